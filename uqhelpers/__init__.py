@@ -1,0 +1,27 @@
+"""Known Unknowns: tested helpers for uncertainty in deep learning.
+
+The package has three floors. The ground floor knows nothing of methods:
+``data``, ``metrics``, ``models``, ``training`` and ``plots``. On it stands one
+module a method, named like its chapter, for example ``mc_dropout``. Above them
+``grading`` checks the exercises.
+
+Importing the package is quick: a submodule loads when it is first used, and
+torch only when a function that needs it is called.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_MODULES = ("data", "grading", "mc_dropout", "metrics", "models", "plots", "training")
+__all__ = [*_MODULES, "__version__"]
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_MODULES])

@@ -1,0 +1,138 @@
+"""What every public function does with its arguments first: accept many kinds of array, refuse nonsense.
+
+Each check returns a NumPy array, or raises a ``ValueError`` that names the
+argument, says what was expected and what came.
+"""
+
+import numpy as np
+
+AXES = {"S": "samples", "N": "inputs", "C": "classes"}
+
+
+def to_numpy(value, name):
+    """A NumPy array from a NumPy, torch or JAX array, or from nested lists."""
+    if hasattr(value, "detach"):  # a torch tensor, perhaps on a GPU, perhaps with a gradient
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":  # NumPy has no such type
+            value = value.float()
+        value = value.numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array, got rows of different lengths") from error
+    if array.dtype.kind not in "fiub":
+        if array.dtype.kind == "V" and "bfloat16" in str(array.dtype):  # JAX's, through ml_dtypes
+            return array.astype(np.float32)
+        raise ValueError(f"{name}: expected numbers, got {type(value).__name__} of type {array.dtype}")
+    return array
+
+
+def as_real(value, name, ndim=None):
+    """Finite float64 numbers, of ``ndim`` dimensions if given; not empty."""
+    array = to_numpy(value, name).astype(np.float64, copy=False)
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name}: expected {ndim} dimension(s), got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name}: expected at least one value, got an empty array of shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+    return array
+
+
+def as_distributions(probs, axes, name="probs"):
+    """Class probabilities in float64, checked to be distributions over the last axis.
+
+    ``axes`` spells the expected shape: "NC" for (inputs, classes), "SNC" for
+    (samples, inputs, classes).
+    """
+    array = to_numpy(probs, name)
+    if array.ndim != len(axes):
+        expected = ", ".join(AXES[axis] for axis in axes)
+        raise ValueError(f"{name}: expected shape ({expected}), got {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name}: expected at least one value, got an empty array of shape {array.shape}")
+    # Sums of rounded numbers miss 1 by more, the coarser the rounding was.
+    tolerance = 1e-2 if array.dtype == np.float16 else 1e-3
+    array = array.astype(np.float64, copy=False)
+    low, high = array.min(), array.max()
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError(f"{name}: expected probabilities, got NaN or infinity")
+    if low < 0 or high > 1 + tolerance:
+        raise ValueError(f"{name}: expected values in [0, 1], got {low:.4g} to {high:.4g}: are these logits?")
+    sums = array @ np.ones(array.shape[-1])
+    worst = sums.flat[np.abs(sums - 1).argmax()]
+    if abs(worst - 1) > tolerance:
+        raise ValueError(f"{name}: expected rows that sum to 1, got a row that sums to {worst:.4g}")
+    return array
+
+
+def as_labels(labels, classes, name="labels", length=None):
+    """Integer labels in 0..classes-1, one-dimensional, as many as ``length`` if given."""
+    array = to_numpy(labels, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one label an input, shape (inputs,), got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name}: expected at least one label, got an empty array")
+    if array.dtype.kind not in "iu":
+        whole = array.astype(np.int64) if np.isfinite(array).all() else array
+        if array.dtype.kind == "b" or not np.array_equal(whole, array):
+            raise ValueError(f"{name}: expected integer class labels, got values of type {array.dtype}")
+        array = whole
+    if array.min() < 0 or array.max() >= classes:
+        raise ValueError(
+            f"{name}: expected labels from 0 to {classes - 1}, got {array.min()} to {array.max()}"
+        )
+    if length is not None and len(array) != length:
+        raise ValueError(f"{name}: expected {length} labels, one an input, got {len(array)}")
+    return array.astype(np.int64, copy=False)
+
+
+def as_flags(flags, name, length=None):
+    """A boolean vector from booleans or from zeros and ones."""
+    array = to_numpy(flags, name)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name}: expected a non-empty vector of true/false, got shape {array.shape}")
+    if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+        raise ValueError(f"{name}: expected true/false or 0/1, got other values")
+    if length is not None and len(array) != length:
+        raise ValueError(f"{name}: expected length {length}, got {len(array)}")
+    return array.astype(bool)
+
+
+def as_whole(value, name, low=1, high=None):
+    """A whole number of at least ``low`` and, if given, at most ``high``."""
+    number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"{name}: expected a whole number, got {value!r}")
+    if number < low or (high is not None and number > high):
+        span = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name}: expected a whole number {span}, got {number}")
+    return number
+
+
+def as_number(value, name, low=-np.inf, high=np.inf, open_low=False):
+    """A finite number in [low, high], or in (low, high] with ``open_low``."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected a number, got {value!r}") from error
+    inside = low < number <= high if open_low else low <= number <= high
+    if not np.isfinite(number) or not inside:
+        raise ValueError(
+            f"{name}: expected a number in {'(' if open_low else '['}{low}, {high}], got {number}"
+        )
+    return number
+
+
+def as_choice(value, name, choices):
+    """One of the named ``choices``."""
+    if value not in tuple(choices):
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def as_generator(seed, name="seed"):
+    """A NumPy generator from a whole number or a generator; the global one is never touched."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(as_whole(seed, name, low=0))
