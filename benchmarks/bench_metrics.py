@@ -1,0 +1,230 @@
+"""Metrics at size, each beside the plain way in the same run.
+
+``rows(inputs=1_000_000)`` measures; ``python benchmarks/bench_metrics.py``
+prints what it measured. In each row ``ratio`` is our time over the baseline's:
+below 1 we are faster. A baseline that is not installed leaves its time empty.
+"""
+
+import argparse
+import importlib.util
+import time
+import tracemalloc
+
+import numpy as np
+
+from uqhelpers import metrics
+
+
+def best_of(function, repeats):
+    """Shortest of several times, in seconds: the one that was disturbed least."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def row(name, ours, baseline, other, repeats, note):
+    """One comparison; ``other`` is ``None`` where the baseline is not installed."""
+    ours_s = best_of(ours, repeats)
+    baseline_s = best_of(other, repeats) if other else None
+    return {
+        "name": name,
+        "ours_s": ours_s,
+        "baseline": baseline,
+        "baseline_s": baseline_s,
+        "ratio": ours_s / baseline_s if other else None,
+        "note": note if other else f"{note}; baseline not installed",
+    }
+
+
+def installed(module):
+    return importlib.util.find_spec(module) is not None
+
+
+def plain_decomposition(probs):
+    """The formula as it is written, on probabilities above 0, with no check of anything."""
+    mean = probs.mean(axis=0)
+    total = -(mean * np.log(mean)).sum(axis=-1)
+    aleatoric = -(probs * np.log(probs)).sum(axis=-1).mean(axis=0)
+    return mean, total, aleatoric, total - aleatoric
+
+
+def plain_aurc(score, wrong):
+    """The formula as it is written; tied scores make it depend on the order of the inputs."""
+    errors = np.cumsum(wrong[np.argsort(score)])
+    return (errors / np.arange(1, len(errors) + 1)).mean()
+
+
+def draw(shape, seed):
+    """Random class probabilities, every one above 0."""
+    probs = np.random.default_rng(seed).standard_exponential(shape)
+    probs += 1e-9
+    probs /= probs.sum(axis=-1, keepdims=True)
+    return probs
+
+
+def accumulator_peak(samples, inputs, classes):
+    """Peak memory, in bytes, of taking in samples that are made one at a time."""
+    accumulator = metrics.SampleAccumulator()
+    probs = draw((inputs, classes), 0)
+    tracemalloc.start()
+    try:
+        for _ in range(samples):
+            accumulator.add(probs)
+        accumulator.result()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
+    """Measure everything once; the sizes are arguments so that a test can run it small.
+
+    Parameters
+    ----------
+    inputs, samples, classes : int
+        Size of the predictions.
+    repeats : int
+        The shortest of so many times counts.
+
+    Returns
+    -------
+    list of dict
+        With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
+        (ours / baseline) and ``note``.
+    """
+    sampled = [draw((samples, inputs, classes), 0)]  # in a list, to be let go of when it is done with
+    size = f"{samples} x {inputs:,} x {classes}, float64"
+    table = [
+        row(
+            "decompose",
+            lambda: metrics.decompose(sampled[0]),
+            "plain NumPy formula",
+            lambda: plain_decomposition(sampled[0]),
+            repeats,
+            f"{size}; ours checks every row; bound 3",
+        )
+    ]
+
+    def accumulate():
+        accumulator = metrics.SampleAccumulator()
+        for sample in sampled[0]:
+            accumulator.add(sample)
+        return accumulator.result()
+
+    small = max(1, inputs // 100)
+    peaks = {count: accumulator_peak(count, small, classes) for count in (5, 500)}
+    table.append(
+        row(
+            "SampleAccumulator",
+            accumulate,
+            "plain NumPy formula",
+            lambda: plain_decomposition(sampled[0]),
+            repeats,
+            f"{size}, one sample at a time; peak memory at {small:,} inputs: "
+            + ", ".join(f"{peak / 1e6:.2f} MB after {count} samples" for count, peak in peaks.items()),
+        )
+    )
+    table[-1]["peak_bytes"] = peaks
+    probs = sampled.pop()[0].copy()
+
+    labels = (probs.cumsum(axis=1) < np.random.default_rng(1).random((inputs, 1))).sum(axis=1)
+    labels = np.minimum(labels, classes - 1)
+    size = f"{inputs:,} x {classes}"
+    for kind in (np.float64, np.float32):
+        typed = probs.astype(kind)
+        note = f"{size}, {kind.__name__}, 10 bins; baseline without its checks"
+        other = None
+        if installed("torchmetrics"):
+            from uqhelpers._torch import torch
+
+            torch.set_num_threads(1)
+            from torchmetrics.functional.classification import multiclass_calibration_error
+
+            tensors = torch.from_numpy(typed), torch.from_numpy(labels)
+
+            def other(tensors=tensors):
+                return multiclass_calibration_error(
+                    *tensors, num_classes=classes, n_bins=10, validate_args=False
+                )
+
+        def ours(typed=typed):
+            return metrics.expected_calibration_error(typed, labels)
+
+        table.append(row("expected_calibration_error", ours, "torchmetrics", other, repeats, note))
+
+    other = None
+    if installed("netcal"):
+        from netcal.metrics import ECE
+
+        def other():
+            return ECE(bins=10).measure(probs, labels)
+
+    table.append(
+        row(
+            "expected_calibration_error",
+            lambda: metrics.expected_calibration_error(probs, labels),
+            "netcal",
+            other,
+            repeats,
+            f"{size}, float64, 10 bins",
+        )
+    )
+
+    def area():
+        wrong = probs.argmax(axis=1) != labels
+        return metrics.aurc(metrics.msp_score(probs), wrong)
+
+    def plain_area():
+        return plain_aurc(-probs.max(axis=1), probs.argmax(axis=1) != labels)
+
+    note = f"{size}, float64, from probabilities to the figure"
+    table.append(
+        row(
+            "aurc",
+            area,
+            "plain NumPy formula (wrong on ties)",
+            plain_area,
+            repeats,
+            f"{note}; ours groups ties",
+        )
+    )
+    other = None
+    if installed("torchmetrics"):
+        from torchmetrics.functional.classification import binary_auroc
+
+        def other():
+            top, predicted = tensors[0].max(dim=1)
+            return binary_auroc(1 - top, (predicted != tensors[1]).long(), validate_args=False)
+
+    note += "; torchmetrics has no AURC: its AUROC of the same score, one sort as well"
+    table.append(row("aurc", area, "torchmetrics AUROC", other, repeats, note))
+    other = None
+    if installed("torch_uncertainty"):
+        from uqhelpers._torch import torch
+
+        torch.set_num_threads(1)
+        from torch_uncertainty.metrics import AURC
+
+        def other():
+            metric = AURC()
+            metric.update(torch.from_numpy(probs), torch.from_numpy(labels))
+            return metric.compute()
+
+    table.append(row("aurc", area, "torch-uncertainty", other, repeats, f"{size}, float64"))
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    print("| what | ours, s | baseline | baseline, s | ours / baseline | note |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for entry in rows(options.inputs, repeats=options.repeats):
+        figures = [f"{entry[key]:.3f}" if entry[key] else "" for key in ("ours_s", "baseline_s", "ratio")]
+        cells = [entry["name"], figures[0], entry["baseline"], *figures[1:], entry["note"]]
+        print(f"| {' | '.join(cells)} |")

@@ -1,0 +1,141 @@
+"""What every public function does with its arguments first."""
+
+import numpy as np
+import pytest
+
+from uqhelpers import _checks as checks
+
+
+class TestArrays:
+    def test_lists_numpy_torch_and_jax_are_read_alike(self):
+        torch = pytest.importorskip("uqhelpers._torch").torch
+        jax = pytest.importorskip("jax")
+        rows = [[0.25, 0.75]]
+        kinds = [rows, np.array(rows), torch.tensor(rows, requires_grad=True), jax.numpy.array(rows)]
+        for kind in kinds:
+            assert np.array_equal(checks.to_numpy(kind, "x"), [[0.25, 0.75]])
+
+    def test_bfloat16_is_read_as_float32(self):
+        torch = pytest.importorskip("uqhelpers._torch").torch
+        jax = pytest.importorskip("jax")
+        for array in (torch.ones(2, dtype=torch.bfloat16), jax.numpy.ones(2, dtype="bfloat16")):
+            assert checks.to_numpy(array, "x").dtype == np.float32
+
+    def test_a_sparse_tensor_is_refused_by_name(self):
+        torch = pytest.importorskip("uqhelpers._torch").torch
+        with pytest.raises(ValueError, match=r"^x: expected a dense tensor"):
+            checks.to_numpy(torch.eye(2).to_sparse(), "x")
+
+    @pytest.mark.parametrize("value", [None, "text", ["a"], {}, [[1], [1, 2]], [1j], [object()]])
+    def test_what_holds_no_numbers_is_refused_by_name(self, value):
+        with pytest.raises(ValueError, match=r"^x: expected"):
+            checks.to_numpy(value, "x")
+
+    @pytest.mark.parametrize("value", [[], [np.nan], [np.inf], [[1.0]]])
+    def test_real_numbers_are_finite_and_there_are_some(self, value):
+        with pytest.raises(ValueError, match=r"^x: expected"):
+            checks.as_real(value, "x", ndim=1)
+
+    def test_scores_may_be_infinite_but_not_nan(self):
+        assert checks.as_scores([np.inf, 1], "x").tolist() == [np.inf, 1.0]
+        with pytest.raises(ValueError, match=r"^x: .*NaN"):
+            checks.as_scores([np.nan, 1], "x")
+        with pytest.raises(ValueError, match=r"^x: expected length 3"):
+            checks.as_scores([1, 2], "x", length=3)
+
+
+class TestDistributions:
+    def test_come_out_in_float64_or_in_their_own_precision(self):
+        rows = np.array([[0.5, 0.5]], np.float32)
+        assert checks.as_distributions(rows, "NC").dtype == np.float64
+        assert checks.as_own_distributions(rows, "NC").dtype == np.float32
+        assert checks.as_own_distributions(rows.astype(np.float16), "NC").dtype == np.float16
+
+    def test_one_hot_integers_and_booleans_are_distributions(self):
+        assert checks.as_distributions(np.eye(3, dtype=int), "NC").dtype == np.float64
+        assert checks.as_distributions(np.eye(3, dtype=bool), "NC").sum() == 3
+
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+    def test_rounded_rows_pass(self, dtype):
+        rows = np.random.default_rng(0).dirichlet(np.ones(1000), size=50).astype(dtype)
+        checks.as_distributions(rows, "NC")
+
+    @pytest.mark.parametrize("place", [(0, 0), (-1, -1), (40_000, 1)])
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [(np.nan, "NaN or infinity"), (np.inf, "NaN or infinity"), (-0.5, "are these logits"), (7, "logits")],
+    )
+    def test_one_bad_number_is_found_wherever_it_is(self, place, value, message):
+        rows = np.full((50_000, 4), 0.25)
+        rows[place] = value
+        with pytest.raises(ValueError, match=f"^probs: .*{message}"):
+            checks.as_distributions(rows, "NC")
+
+    def test_a_row_that_does_not_sum_to_one_is_named(self):
+        with pytest.raises(ValueError, match=r"^probs: .*sums to 0\.9$"):
+            checks.as_distributions([[0.5, 0.5], [0.5, 0.4]], "NC")
+
+    def test_several_shapes_can_be_allowed(self):
+        checks.as_distributions([[1.0, 0.0]], ("NC", "SNC"))
+        with pytest.raises(
+            ValueError, match=r"\(inputs, classes\) or \(samples, inputs, classes\), got \(2,\)"
+        ):
+            checks.as_distributions([1.0, 0.0], ("NC", "SNC"))
+
+    @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 2)])
+    def test_nothing_at_all_is_refused(self, shape):
+        with pytest.raises(ValueError, match=r"^probs: .*empty"):
+            checks.as_distributions(np.empty(shape), ("NC", "SNC"))
+
+
+class TestLabelsAndFlags:
+    def test_whole_floats_are_labels(self):
+        assert checks.as_labels([0.0, 2.0], 3).dtype == np.int64
+
+    @pytest.mark.parametrize(
+        "labels", [[-1, 0], [0, 3], [0.5, 1], [np.nan, 0], [np.inf, 0], [1e300, 0], [True, False], [[0]], []]
+    )
+    def test_what_is_no_class_is_refused(self, labels):
+        with pytest.raises(ValueError, match=r"^labels: expected"):
+            checks.as_labels(labels, 3)
+
+    def test_as_many_as_there_are_inputs(self):
+        with pytest.raises(ValueError, match=r"^labels: expected 3 labels"):
+            checks.as_labels([0, 1], 2, length=3)
+
+    def test_zeros_and_ones_are_flags(self):
+        assert checks.as_flags([0.0, 1.0], "x").tolist() == [False, True]
+
+    @pytest.mark.parametrize("flags", [[0, 2], [np.nan, 1], [[True]], [], True])
+    def test_other_values_are_no_flags(self, flags):
+        with pytest.raises(ValueError, match=r"^x: expected"):
+            checks.as_flags(flags, "x")
+
+
+class TestSettings:
+    @pytest.mark.parametrize("value", [0, 11, 2.0, "3", True, None, np.array([3])])
+    def test_what_is_no_whole_number_in_range_is_refused(self, value):
+        with pytest.raises(ValueError, match=r"^x: expected a whole number"):
+            checks.as_whole(value, "x", low=1, high=10)
+
+    def test_numpy_whole_numbers_pass(self):
+        assert checks.as_whole(np.int64(3), "x") == 3
+
+    @pytest.mark.parametrize("value", ["1", b"1", None, np.nan, np.inf, 0, 2.5, [1, 2], np.ones(2)])
+    def test_what_is_no_number_in_range_is_refused(self, value):
+        with pytest.raises(ValueError, match=r"^x: expected a number"):
+            checks.as_number(value, "x", low=0, high=2, open_low=True)
+
+    @pytest.mark.parametrize("value", ["c", None, np.array(["a", "b"]), ["a"]])
+    def test_what_is_not_among_the_choices_is_refused(self, value):
+        with pytest.raises(ValueError, match=r"^x: expected one of 'a', 'b'"):
+            checks.as_choice(value, "x", ("a", "b"))
+
+    def test_a_seed_repeats_and_leaves_the_global_generator_alone(self):
+        before = np.random.get_state()[1].copy()  # noqa: NPY002
+        assert checks.as_generator(3).random() == checks.as_generator(3).random()
+        generator = np.random.default_rng(0)
+        assert checks.as_generator(generator) is generator
+        assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+        with pytest.raises(ValueError, match=r"^seed: expected"):
+            checks.as_generator(-1)

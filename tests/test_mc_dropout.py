@@ -1,0 +1,435 @@
+import copy
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from uqhelpers import mc_dropout, metrics, training
+from uqhelpers._torch import torch
+from uqhelpers.models import MLP, LeNet, SimpleNet
+
+nn = torch.nn
+MASKS = mc_dropout.MASKS
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((12, 1, 8, 8), dtype=np.float32)
+
+
+def network(make=SimpleNet, seed=0, **options):
+    with training.seeded(seed):
+        return make((1, 8, 8), **options).eval()
+
+
+def plain_loop(net, images, passes, seed=0):
+    """What everybody writes, done right: the reference for everything here."""
+    layers = [layer for layer in net.modules() if isinstance(layer, nn.modules.dropout._DropoutNd)]
+    for layer in layers:
+        layer.train()
+    with training.seeded(seed), torch.no_grad():
+        samples = torch.stack([net(torch.as_tensor(images)).softmax(-1) for _ in range(passes)])
+    net.eval()
+    return samples.double().numpy()
+
+
+class Residual(nn.Module):
+    """Dropout inside a branch: what passes by it must meet what was dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x.flatten(1)))
+        return self.out(h + self.dropout(torch.relu(self.second(self.dropout(h)))))
+
+
+class Channels(nn.Module):
+    """Convolutions with dropped channels, batch normalisation between."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Dropout2d(0.25), nn.Conv2d(8, 8, 3), nn.Flatten(),
+            nn.Dropout(0.1), nn.Linear(128, 10),
+        )  # fmt: skip
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Untraceable(Residual):
+    """A forward that looks at its values, which no tracer can follow."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() > -1e9 else x
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(8, 16, num_layers=2, dropout=0.4, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.out(self.lstm(x.flatten(0, 1))[0][:, -1])
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.4, batch_first=True)
+        self.out = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.out(self.layer(x.flatten(0, 1)).mean(1))
+
+
+NETWORKS = {
+    "one dropout layer": lambda: network(SimpleNet),
+    "two dropout layers": lambda: network(LeNet),
+    "an MLP": lambda: seeded(lambda: MLP(64, 10, dropout=0.2)),
+    "a branch": lambda: seeded(Residual),
+    "dropped channels": lambda: seeded(Channels),
+}
+FULL_PASSES = {"untraceable": Untraceable, "recurrent": Recurrent, "transformer": Transformer}
+
+
+def seeded(make):
+    with training.seeded(0):
+        return make().eval()
+
+
+# What is sampled
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_kind_of_mask_has_the_distribution_of_a_plain_loop(name, masks, images):
+    """Mean and variance of each input's probabilities; false alarm about 1 in 10,000 a case."""
+    net, passes = NETWORKS[name](), 3000
+    ours = mc_dropout.sample(net, images[:3], passes, seed=1, masks=masks)
+    plain = plain_loop(net, images[:3], passes)
+    # Pairs have half as many independent draws, so their error is taken as if only half were there.
+    independent = passes / 2 if masks == "paired" else passes
+    error = np.sqrt(plain.var(0) / passes + plain.var(0) / independent)
+    assert np.all(np.abs(ours.mean(0) - plain.mean(0)) < 5 * error + 1e-9)
+    fourth = ((plain - plain.mean(0)) ** 4).mean(0)
+    error = np.sqrt((fourth - plain.var(0) ** 2) * (1 / passes + 1 / independent))
+    assert np.all(np.abs(ours.var(0) - plain.var(0)) < 5 * error + 1e-12)
+
+
+def test_a_dropped_linear_layer_has_the_mean_and_variance_of_the_formula():
+    """For z = W (m ∘ h) / q with keep probability q: mean W h, variance (1 − q)/q · W² h²."""
+    with training.seeded(0):
+        net = nn.Sequential(nn.Dropout(0.3), nn.Linear(20, 4, bias=False)).double()
+    h = np.random.default_rng(0).normal(size=(2, 20))
+    weight = net[1].weight.detach().numpy()
+    variance = 0.3 / 0.7 * h**2 @ weight.T**2
+    for masks in MASKS:
+        outputs = mc_dropout.sample_outputs(net, h, passes=20_000, masks=masks)
+        assert np.all(np.abs(outputs.mean(0) - h @ weight.T) < 5 * np.sqrt(variance / 10_000))
+        assert np.allclose(outputs.var(0), variance, rtol=0.08)
+
+
+def test_a_complementary_pair_averages_to_the_network_without_dropout():
+    """Exactly so where everything behind the dropout is linear, at rate 1/2."""
+    with training.seeded(0):
+        net = nn.Sequential(nn.Linear(5, 20), nn.Dropout(0.5), nn.Linear(20, 3)).double().eval()
+    x = np.random.default_rng(0).normal(size=(7, 5))
+    outputs = mc_dropout.sample_outputs(net, x, passes=6, masks="paired")
+    pairs = outputs.reshape(3, 2, 7, 3).mean(1)
+    assert np.allclose(pairs, training.predict_outputs(net, x), atol=1e-12)
+    assert outputs.std(0).min() > 1e-3
+
+
+def test_complementary_masks_follow_the_same_masks_as_shared_ones(images):
+    """Pass 0 of a pair is a shared pass; the shortcut of pass 1 equals running its mask."""
+    net = network().double()
+    paired = mc_dropout.sample_outputs(net, images, passes=4, masks="paired")
+    shared = mc_dropout.sample_outputs(net, images, passes=4, masks="shared")
+    assert np.allclose(paired[::2], shared[::2], atol=1e-12)
+    features = training.predict_outputs(net.features, images)
+    kept = np.random.default_rng(np.random.SeedSequence((0, 0)))
+    levels = kept.integers(2**64 - 1, size=-(-features.shape[1] // 4), dtype=np.uint64, endpoint=True)
+    dropped = levels.view(np.uint16)[: features.shape[1]] < 2**15
+    mirrored = torch.from_numpy(features * ~dropped * 2)
+    with torch.no_grad():
+        expected = net.output(torch.relu(net.hidden(mirrored)))
+    assert np.allclose(paired[1], expected.numpy(), atol=1e-10)
+
+
+def test_inputs_have_masks_of_their_own_unless_shared(images):
+    twins = np.repeat(images[:1], 2, axis=0)
+    independent = mc_dropout.sample(network(), twins, masks="independent")
+    shared = mc_dropout.sample(network(), twins, masks="shared")
+    assert not np.allclose(independent[:, 0], independent[:, 1])
+    assert np.allclose(shared[:, 0], shared[:, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("masks", ["shared", "paired"])
+def test_a_shared_mask_is_the_same_in_every_batch(masks, images):
+    net = network()
+    whole = mc_dropout.sample(net, images, 6, masks=masks)
+    parts = mc_dropout.sample(net, images, 6, masks=masks, batch_size=5)
+    assert np.allclose(whole, parts, atol=1e-6)
+
+
+@pytest.mark.parametrize("masks", ["shared", "paired"])
+def test_inputs_that_move_together_make_averages_over_the_data_vary_more(masks):
+    net = network()
+    images = np.random.default_rng(1).random((100, 1, 8, 8), dtype=np.float32)
+
+    def spread(kind):
+        means = [
+            metrics.mutual_information(mc_dropout.sample(net, images, 6, seed=seed, masks=kind)).mean()
+            for seed in range(25)
+        ]
+        return np.std(means)
+
+    assert spread(masks) > 2 * spread("independent")
+
+
+def test_a_rate_of_zero_samples_one_network(images):
+    probs = mc_dropout.sample(network(dropout=0.5), images, 3)
+    assert probs.std(0).max() > 1e-4
+    net = network()
+    net.dropout.p = 0.0
+    assert np.allclose(mc_dropout.sample(net, images, 3), training.predict(net, images), atol=1e-7)
+
+
+@pytest.mark.parametrize("name", FULL_PASSES)
+def test_networks_that_cannot_be_cut_run_in_full(name, images):
+    net = seeded(FULL_PASSES[name])
+    probs = mc_dropout.sample(net, images, passes=8)
+    assert probs.std(0).max() > 1e-3
+    assert np.array_equal(probs, mc_dropout.sample(net, images, passes=8))
+    assert not np.allclose(probs, mc_dropout.sample(net, images, passes=8, seed=1))
+    for masks in ("shared", "paired"):
+        with pytest.raises(ValueError, match="masks: expected 'independent'"):
+            mc_dropout.sample(net, images, masks=masks)
+
+
+def test_randomness_that_is_not_dropout_is_not_frozen(images):
+    class Noisy(SimpleNet):
+        def forward(self, x):
+            return super().forward(x + torch.randn_like(x))
+
+    with training.seeded(0):
+        net = Noisy((1, 8, 8)).eval()
+    net.dropout.p = 0.0
+    assert mc_dropout.sample(net, images, 4).std(0).max() > 1e-3
+
+
+def test_the_transformers_fused_kernel_does_not_swallow_the_dropout(images):
+    net = seeded(Transformer)
+    assert torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad(), mc_dropout.dropout_on(net):
+        first, second = (net(torch.from_numpy(images)) for _ in range(2))
+    assert not torch.allclose(first, second)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+# What is left as it was
+
+
+def everything(net):
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    return state, [module.training for module in net.modules()]
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("make", [Channels, Untraceable])
+def test_batch_normalisation_does_not_move_and_the_model_comes_back_as_it_came(make, mode, images):
+    net = seeded(make).train(mode)
+    state, modes = everything(net)
+    mc_dropout.sample(net, images, 5)
+    after, modes_after = everything(net)
+    assert modes == modes_after
+    assert all(torch.equal(state[name], after[name]) for name in state)
+
+
+def test_a_frozen_layer_stays_frozen_and_the_rest_stays_in_training(images):
+    net = seeded(Channels).train()
+    net.net[1].eval()
+    before = [module.training for module in net.modules()]
+    mc_dropout.sample(net, images, 2)
+    assert [module.training for module in net.modules()] == before
+
+
+@pytest.mark.parametrize("make", [SimpleNet, Channels, Untraceable])
+def test_a_later_evaluation_is_deterministic(make, images):
+    net = network() if make is SimpleNet else seeded(make)
+    x = torch.from_numpy(images)
+    with torch.no_grad():
+        before = net(x)
+        mc_dropout.sample(net, images, 3)
+        assert torch.equal(net(x), before)
+        assert torch.equal(net(x), net(x))
+
+
+class Failing(SimpleNet):
+    """Raises in its second half, once it has seen a batch of three."""
+
+    def forward(self, x):
+        out = super().forward(x)
+        if out.shape[0] == 3:
+            raise RuntimeError("half-way")
+        return out
+
+
+def test_the_model_comes_back_also_after_an_exception(images):
+    with training.seeded(0):
+        net = Failing((1, 8, 8)).train()
+    before = [module.training for module in net.modules()]
+    with pytest.raises(RuntimeError, match="half-way"):
+        mc_dropout.sample(net, images[:8], 2, batch_size=5)
+    assert [module.training for module in net.modules()] == before
+    with pytest.raises(RuntimeError, match="mine"), mc_dropout.dropout_on(net):
+        raise RuntimeError("mine")
+    assert [module.training for module in net.modules()] == before
+
+
+def test_a_model_half_way_through_a_sample_is_in_its_own_mode(images):
+    net = network().train()
+    states = []
+    handle = net.features.register_forward_hook(lambda *_: states.append(net.training))
+    mc_dropout.sample(net, images, 2)
+    handle.remove()
+    assert net.training
+    assert all(module.training for module in net.modules())
+
+
+def test_no_module_is_added_to_the_model(images):
+    net = network()
+    names = [name for name, _ in net.named_modules()]
+    mc_dropout.sample(net, images, 2, masks="paired")
+    assert [name for name, _ in net.named_modules()] == names
+
+
+def test_one_seed_repeats_and_two_seeds_differ_and_the_global_generators_stand_still(images):
+    net = network()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, again, other = (mc_dropout.sample(net, images, 4, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_batches_of_one_seed_do_not_repeat_each_other(images):
+    twins = np.repeat(images[:1], 4, axis=0)
+    probs = mc_dropout.sample(network(), twins, 5, batch_size=2)
+    assert not np.allclose(probs[:, :2], probs[:, 2:])
+
+
+def test_double_precision_stays_double(images):
+    net = network().double()
+    single = mc_dropout.sample(copy.deepcopy(net).float(), images, 3)
+    double = mc_dropout.sample(net, images, 3)
+    assert np.allclose(single, double, atol=1e-5)
+    assert np.abs(double.sum(-1) - 1).max() < 1e-14
+
+
+# What is made of the samples
+
+
+def test_the_streamed_prediction_equals_that_of_all_samples(images):
+    net = network()
+    samples = mc_dropout.sample(net, images, 30, batch_size=5)
+    streamed = mc_dropout.predict(net, images, 30, batch_size=5)
+    whole = metrics.decompose(samples)
+    for name in ("mean", "total", "aleatoric", "epistemic"):
+        assert np.allclose(getattr(streamed, name), getattr(whole, name), atol=1e-12), name
+
+
+def test_the_streamed_moments_of_a_regression_equal_those_of_all_samples():
+    with training.seeded(0):
+        net = MLP(1, 1, dropout=0.1).double()
+    x = np.linspace(-1, 1, 9)[:, None]
+    outputs = mc_dropout.sample_outputs(net, x, 50)
+    moments = mc_dropout.predict_regression(net, x, noise_std=0.2, passes=50)
+    assert np.allclose(moments.mean, outputs.mean(0), atol=1e-12)
+    assert np.allclose(moments.epistemic, outputs.std(0, ddof=1), atol=1e-12)
+    assert np.allclose(moments.total**2, moments.epistemic**2 + 0.04, atol=1e-12)
+
+
+def test_memory_does_not_grow_with_the_passes(images):
+    net = network()
+    mc_dropout.predict(net, images, 2)  # what is loaded once is loaded now
+
+    def peak(passes):
+        tracemalloc.start()
+        mc_dropout.predict(net, images, passes)
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    assert peak(300) < 1.5 * peak(10) + 50_000
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": nn.Linear(2, 2)}, "model: expected at least one dropout layer.*functional"),
+        ({"model": "net"}, "model: expected a torch.nn.Module, got str"),
+        ({"inputs": np.empty((0, 1, 8, 8), np.float32)}, "inputs: expected at least one"),
+        ({"inputs": np.full((2, 1, 8, 8), np.nan, np.float32)}, "inputs: expected finite"),
+        ({"inputs": "images"}, "inputs: expected numbers"),
+        ({"passes": 0}, "passes: expected a whole number at least 1"),
+        ({"passes": 1.5}, "passes: expected a whole number"),
+        ({"seed": -1}, "seed: expected"),
+        ({"seed": None}, "seed: expected"),
+        ({"masks": "complementary"}, "masks: expected one of 'independent', 'shared', 'paired'"),
+        ({"batch_size": 0}, "batch_size: expected"),
+    ],
+)
+def test_bad_input_is_named(change, message, images):
+    arguments = {"model": network(), "inputs": images, **change}
+    with pytest.raises(ValueError, match=message):
+        mc_dropout.sample(**arguments)
+
+
+def test_functional_dropout_cannot_be_found_and_the_message_says_so():
+    class Functional(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, training=self.training)
+
+    with pytest.raises(ValueError, match=r"torch\.nn\.functional\.dropout"):
+        mc_dropout.dropout_layers(Functional())
+
+
+def test_outputs_that_are_no_prediction_are_named(images):
+    class Pair(SimpleNet):
+        def forward(self, x):
+            return super().forward(x), x
+
+    with training.seeded(0):
+        pair, broken = Pair((1, 8, 8)), SimpleNet((1, 8, 8))
+    with pytest.raises(ValueError, match="model: expected outputs of shape"):
+        mc_dropout.sample(pair, images)
+    with torch.no_grad():
+        broken.output.bias[0] = float("nan")
+    with pytest.raises(ValueError, match="model: expected finite outputs"):
+        mc_dropout.sample(broken, images)
+
+
+def test_a_regression_needs_two_passes_and_a_noise():
+    net = MLP(1, 1, dropout=0.1)
+    with pytest.raises(ValueError, match="passes"):
+        mc_dropout.predict_regression(net, np.zeros((2, 1)), noise_std=1, passes=1)
+    with pytest.raises(ValueError, match="noise_std"):
+        mc_dropout.predict_regression(net, np.zeros((2, 1)), noise_std=-1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("masks", MASKS)
+def test_a_gpu_samples_the_same_distribution(masks, images):
+    net = network()
+    cpu = mc_dropout.sample(net, images[:2], 3000)
+    gpu = mc_dropout.sample(net.to("cuda"), images[:2], 3000, masks=masks)
+    assert np.allclose(cpu.mean(0), gpu.mean(0), atol=5 * cpu.std(0).max() / np.sqrt(1500))

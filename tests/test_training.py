@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+
+from uqhelpers import training
+from uqhelpers._torch import torch
+from uqhelpers.models import MLP
+
+nn = torch.nn
+
+
+def blobs(seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=200)
+    return (rng.normal(size=(200, 2)) + 4 * labels[:, None]).astype(np.float32), labels
+
+
+def trained(seed, **options):
+    inputs, labels = blobs()
+    with training.seeded(seed):
+        net = MLP(2, 2, dropout=0.2)
+    history = training.fit(net, inputs, labels, epochs=20, seed=seed, device="cpu", **options)
+    return net, history
+
+
+def test_a_separable_problem_is_learned():
+    inputs, labels = blobs()
+    net, history = trained(0, learning_rate=1e-2)
+    assert (training.predict(net, inputs).argmax(-1) == labels).mean() > 0.97
+    assert history.loss[-1] < 0.3 * history.loss[0]
+    assert len(history.loss) == 20
+
+
+def test_one_seed_repeats_and_two_seeds_differ():
+    inputs, _ = blobs()
+    first, again, other = (training.predict(trained(seed)[0], inputs) for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+def test_the_global_generators_are_left_alone():
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002 - it is the global generator that is watched
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    trained(0)
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_training_ends_in_evaluation_mode():
+    net, _ = trained(0)
+    assert not any(module.training for module in net.modules())
+
+
+def test_predicting_leaves_every_module_in_its_own_mode():
+    net, _ = trained(0)
+    net.train()
+    net[2].eval()
+    before = [module.training for module in net.modules()]
+    training.predict(net, blobs()[0])
+    assert [module.training for module in net.modules()] == before
+
+
+def test_the_batch_size_of_a_prediction_does_not_matter():
+    net, _ = trained(0)
+    inputs, _ = blobs()
+    assert np.allclose(training.predict(net, inputs, 7), training.predict(net, inputs, 200), atol=1e-7)
+
+
+def test_a_column_of_targets_is_not_broadcast_against_a_row_of_outputs():
+    """The classic: (N, 1) minus (N,) is (N, N), and the network learns the mean."""
+    x = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
+    with training.seeded(0):
+        net = MLP(1, 1)
+    history = training.fit(net, x, 3 * x[:, 0], epochs=100, learning_rate=1e-2, loss="mse", device="cpu")
+    assert history.loss[-1] < 1e-2
+
+
+def test_probabilities_are_the_softmax_of_the_outputs():
+    net, _ = trained(0)
+    inputs, _ = blobs()
+    logits = training.predict_outputs(net, inputs)
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    assert np.allclose(training.predict(net, inputs), expected, atol=1e-12)
+
+
+def test_the_best_device_trains():
+    inputs, labels = blobs()
+    net = MLP(2, 2)
+    training.fit(net, inputs, labels, epochs=1)
+    assert next(net.parameters()).device.type == training.best_device().type
+
+
+def test_any_loss_can_be_handed_in():
+    inputs, labels = blobs()
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    history = training.fit(
+        MLP(2, 2), inputs, labels.astype(np.int64), epochs=2, loss=lambda a, b: loss(a, b.long().flatten())
+    )
+    assert np.isfinite(history.loss).all()
+
+
+GOOD = {"epochs": 1, "progress": False, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"inputs": np.empty((0, 2))}, "inputs"),
+        ({"inputs": np.full((200, 2), np.nan)}, "inputs"),
+        ({"inputs": [["a", "b"]] * 200}, "inputs"),
+        ({"targets": np.zeros(3, int)}, "targets"),
+        ({"targets": np.full(200, 2)}, "targets"),
+        ({"targets": np.full(200, -1)}, "targets"),
+        ({"targets": np.full(200, 0.5)}, "targets"),
+        ({"epochs": 0}, "epochs"),
+        ({"epochs": 2.5}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"learning_rate": 1e30}, "learning_rate"),
+        ({"weight_decay": -1}, "weight_decay"),
+        ({"optimiser": "adm"}, "optimiser"),
+        ({"loss": "hinge"}, "loss"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_input_is_named(change, named):
+    inputs, labels = blobs()
+    arguments = {"inputs": inputs, "targets": labels, **GOOD, **change}
+    if "learning_rate" in change:
+        arguments["epochs"] = 20
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        training.fit(MLP(2, 2), **arguments)
+
+
+def test_bad_targets_of_a_regression_are_named():
+    with pytest.raises(ValueError, match="targets: expected finite"):
+        training.fit(MLP(2, 1), np.ones((3, 2)), [1.0, np.inf, 2.0], loss="mse", **GOOD)

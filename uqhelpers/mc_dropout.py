@@ -1,0 +1,195 @@
+"""MC-Dropout: predictions of many thinned networks from one trained network.
+
+Dropout stays on while predicting, every forward pass then samples a network,
+and the passes are averaged (Gal and Ghahramani 2016). What usually goes wrong
+is the switching: ``model.train()`` also wakes batch normalisation, and is
+forgotten afterwards. Here the dropout layers alone are switched on, and the
+model comes back in the state in which it came, whatever happens in between.
+
+Most of a pass is spent before the first dropout layer, where all passes do the
+same. The network is therefore cut in two (with ``torch.fx``): what does not
+depend on dropout runs once a batch, what does runs once a pass. A network that
+cannot be traced is run in full, pass by pass, to the same effect.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from uqhelpers._checks import as_number, as_whole
+from uqhelpers._dropout import MASKS, dropout_layers, dropout_on, forward_passes
+from uqhelpers._torch import torch
+from uqhelpers.metrics import SampleAccumulator
+
+__all__ = [
+    "MASKS",
+    "RegressionPrediction",
+    "dropout_layers",
+    "dropout_on",
+    "predict",
+    "predict_regression",
+    "sample",
+    "sample_outputs",
+]
+
+
+def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250, progress=False):
+    """Class probabilities of a classifier under ``passes`` sampled dropout masks.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A network that puts out logits and holds at least one dropout layer.
+        Afterwards it is in the state in which it came.
+    inputs : array, shape (N, ...)
+        Inputs.
+    passes : int
+        Number of sampled networks, ``S``.
+    seed : int
+        The same seed, inputs and batch size give the same samples; the global
+        generators are left as they were.
+    masks : {"independent", "shared", "paired"}
+        "independent" draws a mask for every input and pass. "shared" draws one
+        mask a pass for all inputs: each pass is then *one* network, a joint
+        sample over the inputs, and costs less. "paired" draws shared masks in
+        complementary pairs (what one pass drops the next one keeps), which
+        costs least. All three give each single input the same distribution in
+        every pass; with the latter two the inputs move together, so averages
+        over a data set vary more, and pairs bias mutual information upward.
+    batch_size : int
+        Inputs at a time.
+    progress : bool
+        Whether a bar appears when it takes longer than two seconds.
+
+    Returns
+    -------
+    array, shape (S, N, C), float64
+        Probabilities.
+
+    Raises
+    ------
+    ValueError
+        If the model holds no dropout layer, if the inputs are empty or not
+        finite, or if shared or paired masks are asked of a network that cannot
+        be traced.
+
+    References
+    ----------
+    Gal and Ghahramani (2016), Dropout as a Bayesian approximation.
+    """
+    outputs = sample_outputs(model, inputs, passes, seed, masks, batch_size, progress)
+    return torch.from_numpy(outputs).softmax(-1).numpy()
+
+
+def sample_outputs(model, inputs, passes=20, seed=0, masks="independent", batch_size=250, progress=False):
+    """What the network puts out under ``passes`` sampled dropout masks: logits, or numbers for a regression.
+
+    Parameters are those of :func:`sample`.
+
+    Returns
+    -------
+    array, shape (S, N, K), float64
+        Outputs.
+
+    Raises
+    ------
+    ValueError
+        As :func:`sample`.
+    """
+    parts = forward_passes(model, inputs, passes, seed, masks, batch_size, progress)
+    return np.concatenate([np.stack([output.numpy() for output in part]) for part in parts], axis=1)
+
+
+def predict(model, inputs, passes=20, seed=0, masks="independent", batch_size=250, progress=False):
+    """The averaged prediction of a classifier, with its uncertainties.
+
+    Each pass is added up and forgotten: memory does not grow with ``passes``.
+    Parameters are those of :func:`sample`.
+
+    Returns
+    -------
+    uqhelpers.metrics.Decomposition
+        Averaged probabilities with total, aleatoric and epistemic uncertainty
+        in nats, for each input.
+
+    Raises
+    ------
+    ValueError
+        As :func:`sample`.
+    """
+    results = []
+    for part in forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
+        accumulator = SampleAccumulator()
+        for output in part:
+            accumulator.add(output.softmax(-1).numpy())
+        results.append(accumulator.result())
+    fields = [field.name for field in dataclasses.fields(results[0])]
+    return type(results[0])(**{name: _join([getattr(result, name) for result in results]) for name in fields})
+
+
+@dataclasses.dataclass(frozen=True)
+class RegressionPrediction:
+    """Predictive moments of a regression under MC-Dropout.
+
+    Attributes
+    ----------
+    mean : array, shape (N, K)
+        Average output, in the units of the target.
+    epistemic : array, shape (N, K)
+        Standard deviation of the output over the sampled networks.
+    total : array, shape (N, K)
+        Standard deviation of a new observation: that of the output and the
+        noise, added in square.
+    """
+
+    mean: np.ndarray
+    epistemic: np.ndarray
+    total: np.ndarray
+
+
+def predict_regression(
+    model, inputs, noise_std, passes=100, seed=0, masks="independent", batch_size=250, progress=False
+):
+    """Mean and standard deviations of a regression network's prediction.
+
+    Parameters
+    ----------
+    model, inputs, passes, seed, masks, batch_size, progress
+        As :func:`sample`; the network's outputs are the predicted numbers.
+    noise_std : float
+        Standard deviation of the observation noise, in the units of the
+        target: the dropout of the weights knows nothing of it.
+
+    Returns
+    -------
+    RegressionPrediction
+        Moments, accumulated pass by pass: memory does not grow with ``passes``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`sample`; also if ``noise_std`` is negative or ``passes`` is 1,
+        which leaves no spread to measure.
+
+    References
+    ----------
+    Gal and Ghahramani (2016), section 4, with the precision τ = 1/noise_std².
+    """
+    noise_std = as_number(noise_std, "noise_std", low=0)
+    passes = as_whole(passes, "passes", low=2)
+    means, variances = [], []
+    for part in forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
+        mean, squares = 0.0, 0.0  # Welford: stable where a large mean hides a small spread
+        for count, output in enumerate(part, start=1):
+            shift = output.numpy() - mean
+            mean = mean + shift / count
+            squares = squares + shift * (output.numpy() - mean)
+        means.append(mean)
+        variances.append(squares / (passes - 1))
+    variance = np.concatenate(variances)
+    return RegressionPrediction(np.concatenate(means), np.sqrt(variance), np.sqrt(variance + noise_std**2))
+
+
+def _join(values):
+    """The field of one batch after the other; what is not an array is the same for all."""
+    return np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
