@@ -1,46 +1,15 @@
 """Metrics at size, each beside the plain way in the same run.
 
-``rows(inputs=1_000_000)`` measures; ``python benchmarks/bench_metrics.py``
-prints what it measured. In each row ``ratio`` is our time over the baseline's:
+In each row ``ratio`` is our time over the baseline's:
 below 1 we are faster. A baseline that is not installed leaves its time empty.
 """
 
-import argparse
-import importlib.util
-import time
 import tracemalloc
 
 import numpy as np
 
+from benchmarks.timing import installed, row
 from uqhelpers import metrics
-
-
-def best_of(function, repeats):
-    """Shortest of several times, in seconds: the one that was disturbed least."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def row(name, ours, baseline, other, repeats, note):
-    """One comparison; ``other`` is ``None`` where the baseline is not installed."""
-    ours_s = best_of(ours, repeats)
-    baseline_s = best_of(other, repeats) if other else None
-    return {
-        "name": name,
-        "ours_s": ours_s,
-        "baseline": baseline,
-        "baseline_s": baseline_s,
-        "ratio": ours_s / baseline_s if other else None,
-        "note": note if other else f"{note}; baseline not installed",
-    }
-
-
-def installed(module):
-    return importlib.util.find_spec(module) is not None
 
 
 def plain_decomposition(probs):
@@ -215,16 +184,3 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
 
     table.append(row("aurc", area, "torch-uncertainty", other, repeats, f"{size}, float64"))
     return table
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    print("| what | ours, s | baseline | baseline, s | ours / baseline | note |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for entry in rows(options.inputs, repeats=options.repeats):
-        figures = [f"{entry[key]:.3f}" if entry[key] else "" for key in ("ours_s", "baseline_s", "ratio")]
-        cells = [entry["name"], figures[0], entry["baseline"], *figures[1:], entry["note"]]
-        print(f"| {' | '.join(cells)} |")

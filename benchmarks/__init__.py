@@ -1,0 +1,1 @@
+"""What is claimed about speed, and published tables beside our own figures."""

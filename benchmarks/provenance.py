@@ -1,0 +1,84 @@
+"""Where a figure comes from: code, machine, versions, seeds. And how it is stored."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from pathlib import Path
+
+from tools import imports
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PACKAGES = ("jax", "laplace-torch", "numpy", "scikit-learn", "scipy", "torch", "torchmetrics", "torchvision")
+
+
+def code_hash(script):
+    """A hash of a benchmark's script and of the helpers that it uses: what decides about its figures."""
+    paths = [ROOT / "benchmarks" / f"{script}.py"]
+    paths += imports.used(paths[0].read_text(encoding="utf-8"), ROOT / "uqhelpers").values()
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def processor():
+    """The name of the processor, as far as the system gives it away."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def provenance(script, seeds=()):
+    """Everything that a reader needs to judge a stored figure, or to get it again."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "code": code_hash(script),
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": versions,
+        "seeds": list(seeds),
+    }
+
+
+def store(name, content, markdown, seeds=()):
+    """Write ``name.json`` and ``name.md`` into the results, each whole or not at all.
+
+    Parameters
+    ----------
+    name : str
+        The name of the benchmark's script, and of both files.
+    content : dict
+        What JSON can hold.
+    markdown : str
+        The same for a reader.
+    seeds : sequence of int
+        The seeds behind the figures.
+    """
+    origin = provenance(name, seeds)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    versions = ", ".join(f"{package} {version}" for package, version in origin["versions"].items())
+    footer = (
+        f"\n\n*Code {origin['code']}; {origin['date']}; {origin['machine']}; Python {origin['python']}; "
+        f"{versions}" + (f"; seeds {', '.join(map(str, seeds))}" if seeds else "") + ".*\n"
+    )
+    replace(RESULTS / f"{name}.json", json.dumps({**origin, **content}, indent=1) + "\n")
+    replace(RESULTS / f"{name}.md", markdown.rstrip() + footer)
+
+
+def replace(path, text):
+    """Write a file next to its place, then move it there: it is never half-written."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,58 @@
+"""The benchmarks run, at a size that takes seconds; what they say of speed holds with a wide margin."""
+
+import json
+
+import pytest
+
+from benchmarks import bench, bench_mc_dropout, provenance, reproduce
+
+
+def test_every_benchmark_and_every_table_can_be_run_by_name():
+    assert {"mc_dropout", "metrics"} <= set(bench.stems())
+    assert "first_seed" in reproduce.stems()
+
+
+def test_passes_are_not_repeated_where_they_are_all_the_same():
+    """Half of what `make bench` has to show, on a machine that does other things meanwhile."""
+    rows = {row["name"]: row for row in bench_mc_dropout.rows(inputs=500, passes=20, repeats=1)}
+    for masks, bound in bench_mc_dropout.BOUNDS.items():
+        assert 1 / rows[f"{masks} masks"]["ratio"] > bound / 2
+        assert bench.line(rows[f"{masks} masks"]).count("|") == 7
+
+
+def test_a_stored_figure_says_where_it_comes_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "RESULTS", tmp_path)
+    provenance.store("bench_mc_dropout", {"rows": []}, "# Title", seeds=(1, 2))
+    stored = json.loads((tmp_path / "bench_mc_dropout.json").read_text())
+    assert {"code", "date", "machine", "python", "versions", "seeds", "rows"} == set(stored)
+    assert stored["seeds"] == [1, 2]
+    assert stored["versions"]["torch"]
+    assert stored["code"] in (tmp_path / "bench_mc_dropout.md").read_text()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_hash_changes_with_what_the_benchmark_uses_and_with_nothing_else(tmp_path, monkeypatch):
+    for path in ("benchmarks/b.py", "uqhelpers/__init__.py", "uqhelpers/used.py", "uqhelpers/other.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("from uqhelpers import used\n" if path.endswith("b.py") else "")
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    before = provenance.code_hash("b")
+    (tmp_path / "uqhelpers/other.py").write_text("x = 1\n")
+    assert provenance.code_hash("b") == before
+    (tmp_path / "uqhelpers/used.py").write_text("x = 1\n")
+    assert provenance.code_hash("b") != before
+
+
+def test_what_was_computed_is_not_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce, "ROOT", tmp_path)
+    monkeypatch.setattr(reproduce, "code_hash", lambda name: "same")
+    assert reproduce.kept("table", 0, lambda: [1.5]) == [1.5]
+    assert reproduce.kept("table", 0, lambda: pytest.fail("computed twice")) == [1.5]
+    assert reproduce.kept("table", 1, lambda: [2.5]) == [2.5]
+
+
+@pytest.mark.parametrize("stored", sorted(provenance.RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_stored_results_are_complete(stored):
+    content = json.loads(stored.read_text())
+    assert {"code", "date", "machine", "python", "versions", "seeds"} <= set(content)
+    assert stored.with_suffix(".md").exists()
