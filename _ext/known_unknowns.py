@@ -1,0 +1,159 @@
+"""What the book asks of Sphinx beyond its extensions.
+
+No request to another host (MathJax and plotly.js come from the installed
+wheels), no stray scripts, no notebook executed by the build, pages that are
+read again when their notebook ran again, glossary terms that plain Markdown
+links can reach, one line for each module of the API reference, and cards for
+the chapters that exist.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from docutils import nodes
+from jupyter_cache import get_cache
+from sphinx.errors import ExtensionError
+
+# The parts of MathJax that a page asks for: 1.7 MB of the wheel's 24 MB.
+MATHJAX = ["tex-mml-chtml.js", "output/chtml/fonts/woff-v2"]
+MODULE_LINE = re.compile(r"^\{module\} (\w+)$", re.MULTILINE)
+MODULE = """\
+# {name}
+
+```{{eval-rst}}
+.. automodule:: uqhelpers.{name}
+   :members:
+   :member-order: bysource
+```
+"""
+
+
+def folder_of(package):
+    return Path(importlib.util.find_spec(package).submodule_search_locations[0])
+
+
+def copy_vendor(app):
+    """Copy MathJax and plotly.js out of the installed wheels."""
+    if app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    mathjax = folder_of("sphinx-mathjax-offline") / "static" / "mathjax"
+    wanted = {mathjax / part: static / "mathjax" / part for part in MATHJAX}
+    wanted[folder_of("plotly") / "package_data" / "plotly.min.js"] = static / "plotly" / "plotly.min.js"
+    for source, target in wanted.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)
+
+
+def tidy_scripts(app, pagename, templatename, context, doctree):
+    """Drop scripts that are there twice, and those of Thebe, which is off and lives on another host."""
+    seen, kept = set(), []
+    for script in context.get("script_files", []):
+        body = str(getattr(script, "attributes", {}).get("body") or "")
+        name = str(getattr(script, "filename", "") or "")
+        stray = "THEBE_JS_URL" in body or name.endswith("sphinx-thebe.js")
+        if stray or (body or name) in seen:
+            continue
+        seen.add(body or name)
+        kept.append(script)
+    context["script_files"] = kept
+
+
+def reread_what_ran(app, env, added, changed, removed):
+    """The pages whose notebook has run again since they were read.
+
+    Sphinx compares the dates of sources; a helper that changed leaves the
+    notebook's own file as it was.
+    """
+    path = Path(app.srcdir) / "_build" / "executed" / "keys.json"
+    keys = json.loads(path.read_text()) if path.exists() else {}
+    before = getattr(env, "executed_keys", {})
+    env.executed_keys = keys
+    return [page for page, key in keys.items() if page in env.found_docs and before.get(page) != key]
+
+
+def refuse_execution(app, env, docnames):
+    """Stop before the build itself would run a notebook; in the cache are only runs that nbval proved."""
+    cache = get_cache(Path(app.outdir).parent / ".jupyter_cache")
+    for page in docnames:
+        path = Path(app.srcdir) / f"{page}.ipynb"
+        if path.exists():
+            try:
+                cache.match_cache_notebook(nbformat.read(path, as_version=4))
+            except KeyError:
+                raise ExtensionError(f"{page}: not executed yet; `make book` does that first") from None
+
+
+def expand_lines(app, docname, source):
+    """Three lines that stand for more.
+
+    In ``book/reference/api`` a page holds ``{module} metrics`` and nothing else:
+    it documents ``uqhelpers.metrics``. The page above them lists them where it
+    says ``{modules}``; on the first page ``{chapters}`` becomes a card for each
+    chapter that exists.
+    """
+    if docname.startswith("book/reference/api"):
+        source[0] = MODULE_LINE.sub(lambda line: MODULE.format(name=line[1]), source[0])
+        source[0] = source[0].replace("{modules}", list_modules(app))
+    elif docname == app.config.root_doc:
+        source[0] = source[0].replace("{chapters}", cards(app, docname))
+
+
+def list_modules(app):
+    """A line for each documented module: a link, and the first sentence of its docstring."""
+    names = [path.stem for path in sorted(Path(app.srcdir, "book/reference/api").glob("*.md"))]
+    about = {name: importlib.import_module(f"uqhelpers.{name}").__doc__.split("\n")[0] for name in names}
+    return "\n".join(f"- [{name}](api/{name}.md): {text}" for name, text in about.items())
+
+
+def cards(app, docname):
+    """A card for each chapter of the table of contents: its title, and the sentence below it."""
+    lines = ["::::{grid} 1 1 2 2", ":gutter: 3", ""]
+    for page in app.config.external_site_map:
+        path = Path(app.srcdir) / f"{page}.ipynb"
+        if path.exists() and "exercises" not in path.parts:
+            app.env.note_dependency(str(path))
+            title, sentence, *_ = nbformat.read(path, as_version=4).cells[0].source.split("\n\n")
+            link = os.path.relpath(page, os.path.dirname(docname))
+            lines += [f":::{{grid-item-card}} {title.lstrip('# ')}", f":link: {link}", ":link-type: doc"]
+            lines += [" ".join(sentence.split()), ":::", ""]
+    return "\n".join([*lines, "::::"])
+
+
+def slug(term):
+    """The fragment of a link to a term: "Brier score" is #brier-score."""
+    return re.sub(r"[^\w]+", "-", term.lower()).strip("-")
+
+
+def name_terms(app, doctree):
+    """Let ``[calibrated](../reference/glossary.md#calibration)`` lead to the glossary's term.
+
+    Such a link is plain Markdown: it reads well in Colab, where ``{term}`` is debris.
+    """
+    docname = app.env.docname
+    slugs = app.env.metadata[docname].setdefault("myst_slugs", {})
+    for term in doctree.findall(nodes.term):
+        if term["ids"]:
+            slugs[slug(term.astext())] = (term.line, term["ids"][0], term.astext())
+
+
+def setup(app):
+    app.connect("builder-inited", copy_vendor)
+    app.connect("source-read", expand_lines)
+    app.connect("doctree-read", name_terms)
+    app.connect("env-get-outdated", reread_what_ran)
+    app.connect("env-before-read-docs", refuse_execution)
+    app.connect("html-page-context", tidy_scripts, priority=900)
+    # A change of this file makes every page be read again.
+    version = int(hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8], 16)
+    return {"env_version": version, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,205 @@
+"""Run each notebook that needs it, once: what proves it also fills the book's pages.
+
+nbval runs copies of the notebooks, each in an empty folder and with only the
+installed wheel beside it: that is what Colab is. What the cells put out is kept
+in ``_build/executed`` under a key, and handed to the book's execution cache;
+the build of the site then executes nothing.
+
+The key of a run is a hash of all that can change its outcome: the notebook's
+code, the modules of ``uqhelpers`` that this notebook uses (also those which they
+use in turn), the lock file, the edition of the data and the Python version. A
+notebook whose key has a kept run is proven, and is not run again.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+
+from tools import imports
+from tools.book import ROOT, notebooks
+
+HARVEST = Path("tests/harvest/conftest.py")
+STORE = Path("_build/executed")
+CACHE = Path("_build/.jupyter_cache")
+PROCESSES = 2
+CELL_TIMEOUT = 600  # seconds
+# What the kernels get to know beside the caller's environment: one thread each, as two run side
+# by side, and no progress bars, which are neither prose nor figure.
+SURROUNDINGS = {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
+def sha(data):
+    return hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def helpers(notebook, root=ROOT):
+    """The modules of ``uqhelpers`` whose change makes ``notebook`` run again: {name: path}."""
+    package = root / "uqhelpers"
+    transform = TransformerManager().transform_cell  # magics become calls that Python can parse
+    used = {}
+    for cell in code_cells(notebook):
+        if not cell.source.lstrip().startswith("%%"):
+            used |= imports.used(transform(cell.source), package)
+    # A data file belongs to everyone, as nothing says who reads it; one in a subpackage, to its users.
+    for path in package.rglob("*"):
+        inside = path.relative_to(package).parts
+        if path.is_file() and path.suffix not in (".py", ".pyc"):
+            if len(inside) == 1 or f"{imports.PACKAGE}.{inside[0]}" in used:
+                used[path.relative_to(root).as_posix()] = path
+    return used
+
+
+def key(path, root=ROOT):
+    """The hash of all that can change the outcome of the notebook at ``path``.
+
+    Its prose and the metadata of its cells (captions, alt texts) are not part
+    of that: they change the page, not the run.
+    """
+    notebook = nbformat.read(root / path, as_version=4)
+    parts = {
+        "code": [[c.source, c.outputs, c.metadata.get("tags", [])] for c in code_cells(notebook)],
+        "helpers": {name: sha(p.read_bytes()) for name, p in sorted(helpers(notebook, root).items())},
+        "lock": sha((root / "requirements.txt").read_bytes()),
+        "tools": sha((root / HARVEST).read_bytes() + Path(__file__).read_bytes()),
+        "edition": os.environ.get("UQ_DATASET", "digits"),
+        "python": sys.version,
+    }
+    return sha(json.dumps(parts, sort_keys=True))
+
+
+def stored(path, root=ROOT):
+    """Where the run of the notebook at ``path`` is kept, or will be."""
+    return root / STORE / path.with_suffix("") / f"{key(path, root)}.json"
+
+
+def run(paths, root=ROOT, **environment):
+    """Run notebooks under nbval; keep the runs in which every cell passed.
+
+    Parameters
+    ----------
+    paths : list of pathlib.Path
+        Notebooks, relative to ``root``.
+    root : pathlib.Path
+        The book.
+    **environment
+        Variables for the kernels beside those of this process.
+
+    Returns
+    -------
+    int
+        pytest's exit status: 0 if every cell of every notebook passed.
+    """
+    # Nothing that leads back to the checkout, or to a pytest that runs this one.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("PYTEST_")}
+    environment = {**inherited, **SURROUNDINGS, **environment}
+    with tempfile.TemporaryDirectory(prefix="notebooks-") as folder:
+        folder = Path(folder).resolve()
+        slugs = {path: "-".join(path.with_suffix("").parts[1:]) for path in paths}
+        for path, slug in slugs.items():
+            (folder / slug).mkdir()
+            shutil.copyfile(root / path, folder / slug / path.name)
+        shutil.copyfile(root / HARVEST, folder / "conftest.py")
+        (folder / "pytest.ini").write_text("[pytest]\naddopts =\n")
+        harvest = folder / ".harvest"
+        harvest.mkdir()
+        command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env"]
+        command += [f"--nbval-cell-timeout={CELL_TIMEOUT}", "-p", "no:cacheprovider", "-q"]
+        command += ["-n", str(min(PROCESSES, len(paths))), "--dist", "loadfile", "--color=yes"]
+        status = subprocess.run(
+            command, cwd=folder, env={**environment, "UQ_HARVEST": str(harvest)}, check=False
+        ).returncode
+        for path, slug in slugs.items():
+            if (harvest / f"{slug}.json").exists():
+                target = stored(path, root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(harvest / f"{slug}.json", target)
+    return status
+
+
+def shown(outputs):
+    """The outputs of a cell that belong on the page.
+
+    A cell that draws also returns what its last call returned, mostly a list
+    of matplotlib's objects: that is no result, and is left out.
+    """
+    draws = any("image/png" in output.get("data", {}) for output in outputs)
+    return [
+        o
+        for o in outputs
+        if not (draws and o["output_type"] == "execute_result" and list(o["data"]) == ["text/plain"])
+    ]
+
+
+def fill_cache(paths, root=ROOT):
+    """Hand the kept runs of ``paths`` to the book's execution cache, under their present keys."""
+    cache = get_cache(root / CACHE)
+    keys = {}
+    for path in paths:
+        kept = stored(path, root)
+        keys[path.with_suffix("").as_posix()] = kept.stem
+        notebook = nbformat.read(root / path, as_version=4)
+        try:
+            if cache.match_cache_notebook(notebook).data.get("key") == kept.stem:
+                continue
+        except KeyError:
+            pass
+        outcome = json.loads(kept.read_text(encoding="utf-8"))
+        for number, (cell, outputs) in enumerate(zip(code_cells(notebook), outcome["outputs"], strict=True)):
+            cell.outputs = [nbformat.from_dict(output) for output in shown(outputs)]
+            cell.execution_count = number + 1
+        bundle = CacheBundleIn(
+            notebook, path.as_posix(), data={"key": kept.stem, "execution_seconds": outcome["seconds"]}
+        )
+        cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    # The book's extension reads this to learn which pages show an older run (_ext/known_unknowns.py).
+    (root / STORE).mkdir(parents=True, exist_ok=True)
+    (root / STORE / "keys.json").write_text(json.dumps(keys, indent=1, sort_keys=True))
+
+
+def execute(root=ROOT, **environment):
+    """Run what is not proven yet, then fill the book's cache.
+
+    Returns
+    -------
+    (list of pathlib.Path, int)
+        The notebooks that ran, and the exit status.
+    """
+    paths = notebooks(root)
+    stale = [path for path in paths if not stored(path, root).exists()]
+    status = run(stale, root, **environment) if stale else 0
+    if status == 0:
+        fill_cache(paths, root)
+    for path in paths:
+        kept = stored(path, root)
+        if not kept.exists():
+            print(f"{path}: FAILED")
+        else:
+            outcome = json.loads(kept.read_text(encoding="utf-8"))
+            how = "ran" if path in stale else "proven before"
+            print(f"{path}: {how}, {outcome['seconds']:.0f} s ({outcome['cpu']:.0f} s of CPU)")
+    return stale, status
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Run the notebooks that are not proven yet.")
+    parser.add_argument("--which", action="store_true", help="only say which would run")
+    if parser.parse_args().which:
+        for path in notebooks():
+            print(f"{path}: {'proven' if stored(path).exists() else 'would run'}")
+    else:
+        sys.exit(execute()[1])
