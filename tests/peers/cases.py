@@ -1,0 +1,151 @@
+"""The inputs that uqhelpers and other libraries are compared on, the same on every machine.
+
+Random numbers are rounded to binary fractions that float32 holds exactly, so
+that a library that works in single precision sees the very same numbers, and
+one machine's last bit of an exponential is no other input. ``fingerprint``
+tells whether stored results belong to these inputs.
+"""
+
+import hashlib
+
+import numpy as np
+
+__all__ = ["fingerprint", "make_cases"]
+
+# Multiples of the logits whose best temperatures are about .3, 1, 5.17 and 20.5.
+FACTORS = np.array([0.296875, 1.0, 5.203125, 20.609375])
+
+
+def rounded(values, bits=23):
+    """To multiples of ``2 ** -bits``; adding 0 turns -0.0 into 0.0."""
+    return np.round(np.asarray(values) * 2.0**bits) / 2.0**bits + 0.0
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def distributions(probs):
+    """Rounded rows that sum to exactly 1: the largest entry takes what rounding left."""
+    probs = rounded(probs)
+    top = probs.argmax(axis=-1)[..., None]
+    rest = 1.0 - probs.sum(axis=-1, keepdims=True)
+    np.put_along_axis(probs, top, np.take_along_axis(probs, top, axis=-1) + rest, axis=-1)
+    return probs
+
+
+def two_classes(confidence):
+    """Predictions of class 1 with these probabilities."""
+    confidence = np.asarray(confidence)
+    return np.stack([1 - confidence, confidence], axis=1)
+
+
+def classification(generator):
+    """Logits, over-confident probabilities, and labels drawn from the logits themselves."""
+    logits = rounded(2 * generator.normal(size=(2000, 5)), 10)
+    labels = (softmax(logits).cumsum(axis=1) < generator.random((2000, 1))).sum(axis=1)
+    return {
+        "logits": logits,
+        "probs": distributions(softmax(1.5 * logits)),
+        "labels": np.minimum(labels, 4),
+    }
+
+
+def make_cases():
+    """All inputs, by name.
+
+    Returns
+    -------
+    dict of dict of array
+    """
+    generator = np.random.default_rng(0)
+    drawn = classification(generator)
+    sampled = rounded(3 * generator.normal(size=(6, 60, 4)), 10)
+    scores = rounded(generator.normal(size=1000), 6)
+    strange = np.arange(1000) % 5 == 0
+    spread = rounded(0.5 + generator.random(400), 10)
+    mean = rounded(3 * generator.normal(size=400), 10)
+    weights = generator.random((500, 10))
+    # Member by member a sum of ten numbers in their order, which no machine does otherwise.
+    member = (weights / sum(weights.T)[:, None]).astype(np.float32)
+    network = {
+        "hidden": rounded(generator.normal(size=(10, 3)), 10),
+        "output": rounded(generator.normal(size=(4, 10)), 10),
+        "inputs": rounded(generator.normal(size=(8, 3)), 10),
+    }
+    first = np.arange(100) < 10
+    return {
+        "drawn": drawn,
+        "temperature": {
+            "logits": drawn["logits"],
+            "labels": drawn["labels"],
+            "factors": FACTORS,
+        },
+        # 50 predictions at confidence 1, of which 40 are right, and 50 at .95, all right.
+        "certain": {
+            "probs": two_classes(np.repeat([1.0, 0.95], 50)),
+            "labels": np.repeat([1, 0, 1], [40, 10, 50]),
+        },
+        # A confidence on the edge of two bins, in three classes and more, so that nobody calls it binary.
+        "edge": {
+            "probs": np.array([[0.5, 0.25, 0.125, 0.125], [0.4375, 0.3125, 0.125, 0.125], [0.25] * 4]),
+            "labels": np.array([0, 1, 2]),
+        },
+        "two": {"probs": two_classes([0.6, 0.55]), "labels": np.array([1, 0])},
+        # Three classes, of which the labels happen to hold two.
+        "missing class": {
+            "probs": np.array([[0.75, 0.125, 0.125], [0.25, 0.625, 0.125]]),
+            "labels": np.array([0, 1]),
+        },
+        # Binary predictions that call class 0 as often as class 1.
+        "binary": {
+            "probs": two_classes(np.repeat([0.125, 0.875], 8)),
+            "labels": np.repeat([1, 0, 1, 0], [3, 5, 6, 2]),
+        },
+        "ties": {
+            "probs": two_classes(np.full(100, 0.875)),
+            "first": np.where(first, 0, 1),
+            "last": np.where(first[::-1], 0, 1),
+            "spread": np.where(np.arange(100) % 10 == 0, 0, 1),
+        },
+        # Half of the inputs saturated, the wrong ones before or behind the right ones.
+        "saturated": {
+            "probs": two_classes(np.repeat([1.0, 0.75], 50)),
+            "first": np.repeat([0, 1, 0, 1], [10, 40, 10, 40]),
+            "last": np.repeat([1, 0, 1, 0], [40, 10, 40, 10]),
+        },
+        "few": {"probs": two_classes([0.875, 0.75, 0.6875, 0.625]), "labels": np.array([1, 1, 1, 0])},
+        "sampled": {"logits": sampled, "probs": distributions(softmax(sampled))},
+        # The weights of a network with one hidden layer of ten units, half of which are dropped.
+        "dropout": network,
+        "same members": {"probs": np.tile(member, (20, 1, 1))},
+        "one-hot": {"probs": np.eye(10), "logits": 1000 * np.eye(10)},
+        "impossible": {"probs": np.eye(2), "labels": np.array([1, 1])},
+        # Scores with ties; a fifth of the inputs is strange and scores higher.
+        "detection": {"score": scores + 1.5 * strange, "strange": strange},
+        # The same order, far above 1, as energies and distances are.
+        "large scores": {"score": 20 + 2 * (scores + 1.5 * strange), "strange": strange},
+        "all tied": {"score": np.full(40, 0.5), "strange": np.arange(40) % 4 == 0},
+        "one class": {"score": np.arange(8) / 8, "strange": np.zeros(8, bool)},
+        # A confident prediction and an undecided one.
+        "orientation": {"logits": np.array([[8.0, 0.0, 0.0], [0.25, 0.0, 0.125]])},
+        # A spread that is too small, around a mean that is too high.
+        "regression": {
+            "mean": mean,
+            "std": spread,
+            "y": mean + rounded(1.25 * spread * generator.normal(size=400), 10) - 0.25,
+        },
+    }
+
+
+def fingerprint(cases):
+    """SHA-256 of all inputs, their names, kinds and shapes."""
+    digest = hashlib.sha256()
+    for name, arrays in sorted(cases.items()):
+        for key, values in sorted(arrays.items()):
+            kind = "float" if values.dtype.kind == "f" else "whole"
+            digest.update(f"{name}/{key}/{kind}/{values.shape}".encode())
+            wide = values.astype("<f8" if kind == "float" else "<i8")
+            digest.update(np.ascontiguousarray(wide).tobytes())
+    return digest.hexdigest()

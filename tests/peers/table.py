@@ -1,0 +1,297 @@
+"""Where other libraries answer otherwise, as a Markdown table: ``python -m tests.peers.table``.
+
+Their figures are the stored ones; what is right is computed when the table is made.
+"""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.peers.cases import make_cases
+from tests.peers.record import STORED
+from uqhelpers import metrics
+
+
+@dataclass(frozen=True)
+class Row:
+    """One disagreement: which stored answer, what is right, and why they differ."""
+
+    library: str
+    quantity: str
+    answer: str
+    right: Callable
+    why: str
+    pick: int | None = None  # of an answer that holds several
+
+    def figures(self, stored, cases):
+        """What is right, and what the library answers: a number, or the words of its error."""
+        found = stored["values"][self.library][self.answer]
+        if self.pick is not None:
+            found = found[self.pick]
+        if isinstance(found, str) and found not in ("nan", "inf"):
+            found = found.partition(":")[0]
+        else:
+            found = float(found)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what is undefined warns, and is NaN
+            return float(self.right(cases)), found
+
+
+def calibration(name, metric=metrics.expected_calibration_error, labels="labels"):
+    return lambda cases: metric(cases[name]["probs"], cases[name][labels])
+
+
+def detection(name, metric):
+    return lambda cases: metric(cases[name]["score"], cases[name]["strange"])
+
+
+def selective(name, metric, labels):
+    def figure(cases):
+        probs = cases[name]["probs"]
+        return metric(metrics.msp_score(probs), probs.argmax(axis=1) != cases[name][labels])
+
+    return figure
+
+
+def temperature(place):
+    def figure(cases):
+        case = cases["temperature"]
+        return metrics.fit_temperature(case["factors"][place] * case["logits"], case["labels"])
+
+    return figure
+
+
+def mean_of_samples(metric, key="probs"):
+    """The metric's mean over the inputs of the sampled case."""
+
+    def figure(cases):
+        values = cases["sampled"][key]
+        return metric(metrics.from_logits(values) if key == "logits" else values)[0]
+
+    return figure
+
+
+def median_quantile(cases):
+    case = cases["regression"]
+    curve = metrics.regression_calibration_curve(
+        case["mean"], case["std"], case["y"], levels=[0.5], kind="quantile"
+    )
+    return curve.observed[0]
+
+
+PHANTOM = "a bin of its own for confidence 1: eleven where ten were asked for"
+LEFT = "bins closed on the left: a confidence on an edge falls into the bin above"
+ORDER = "tied predictions are ranked by the order of the inputs"
+STEPS = "a fixed number of small steps from a fixed start"
+
+ROWS = [
+    Row("torchmetrics", "ECE, half of it certain", "ece of certainty", calibration("certain"), PHANTOM),
+    Row("torch-uncertainty", "ECE, half of it certain", "ece of certainty", calibration("certain"), PHANTOM),
+    Row("torchmetrics", "ECE of .6 (right) and .55 (wrong)", "ece of two", calibration("two"), LEFT),
+    Row("netcal", "ECE with a confidence of .5", "ece on an edge", calibration("edge"), LEFT),
+    Row(
+        "netcal",
+        "ECE, three classes, labels of two",
+        "ece of a missing class",
+        calibration("missing class"),
+        "labels of two classes are taken for a binary problem",
+    ),
+    Row(
+        "netcal",
+        "“ACE” against adaptive ECE",
+        "ace",
+        calibration("drawn", metrics.adaptive_calibration_error),
+        "the average over equal-width bins, whatever they hold: another quantity of the same name",
+    ),
+    Row(
+        "torch-uncertainty",
+        "adaptive ECE, errors first",
+        "ece of equal mass, errors first",
+        calibration("saturated", metrics.adaptive_calibration_error, "first"),
+        "equal confidences are parted into several bins, by the order of the inputs",
+    ),
+    Row(
+        "torch-uncertainty",
+        "adaptive ECE, errors last",
+        "ece of equal mass, errors last",
+        calibration("saturated", metrics.adaptive_calibration_error, "last"),
+        "the same predictions in another order",
+    ),
+    Row(
+        "scikit-learn",
+        "Brier score, two classes",
+        "brier of two classes",
+        calibration("binary", metrics.brier_score),
+        "half of the sum over the classes, for two classes only",
+    ),
+    Row(
+        "scikit-learn",
+        "NLL when the impossible happens",
+        "nll of the impossible",
+        calibration("impossible", metrics.negative_log_likelihood),
+        "probabilities are clipped at the rounding unit",
+    ),
+    Row(
+        "torch-uncertainty",
+        "AURC, all tied, errors first",
+        "aurc, errors first",
+        selective("ties", metrics.aurc, "first"),
+        ORDER,
+    ),
+    Row(
+        "torch-uncertainty",
+        "AURC, all tied, errors last",
+        "aurc, errors last",
+        selective("ties", metrics.aurc, "last"),
+        ORDER,
+    ),
+    Row(
+        "torch-uncertainty",
+        "AUGRC, all tied, errors first",
+        "augrc, errors first",
+        selective("ties", metrics.augrc, "first"),
+        ORDER,
+    ),
+    Row(
+        "torch-uncertainty",
+        "AURC of four predictions",
+        "aurc of few",
+        selective("few", metrics.aurc, "labels"),
+        "a trapezoid from coverage 1/N on, stretched to the whole",
+    ),
+    Row(
+        "pytorch-ood",
+        "AUPR of a score that knows nothing",
+        "aupr of all tied",
+        detection("all tied", metrics.aupr),
+        "points joined by lines, up to precision 1 at recall 0; right is the prevalence",
+    ),
+    Row(
+        "torchmetrics",
+        "AUROC of scores around 20",
+        "auroc of large scores",
+        detection("large scores", metrics.auroc),
+        "scores outside of 0 to 1 go through a sigmoid, which ties them in single precision",
+    ),
+    Row(
+        "torchmetrics",
+        "AUROC of one class",
+        "auroc of one class",
+        detection("one class", metrics.auroc),
+        "undefined, and called the worst",
+    ),
+    Row(
+        "scikit-learn",
+        "AUPR without a positive",
+        "aupr of one class",
+        detection("one class", metrics.aupr),
+        "undefined, and called the worst",
+    ),
+    Row(
+        "baal",
+        "mutual information of equal members (smallest)",
+        "smallest mutual information of same members",
+        lambda cases: metrics.mutual_information(cases["same members"]["probs"]).min(),
+        "float32 rounding below 0 is not clamped",
+    ),
+    Row(
+        "baal",
+        "predictive entropy of sampled logits (first input)",
+        "predictive entropy of logits",
+        mean_of_samples(metrics.predictive_entropy, "logits"),
+        "logits are averaged, not probabilities",
+        0,
+    ),
+    Row(
+        "torch-uncertainty",
+        "entropy of samples (first input)",
+        "entropy of samples",
+        mean_of_samples(metrics.predictive_entropy),
+        "the average of the members' entropies, not the entropy of their average",
+        0,
+    ),
+    Row(
+        "torch-uncertainty",
+        "variation ratio (first input)",
+        "variation ratio",
+        mean_of_samples(metrics.variation_ratio),
+        "by default one minus the largest averaged probability: no votes are counted",
+        0,
+    ),
+    Row(
+        "pytorch-ood",
+        "entropy of a one-hot row",
+        "entropy of one-hot",
+        lambda cases: metrics.predictive_entropy(cases["one-hot"]["probs"])[0],
+        "probabilities are clipped at 1e-7 inside the logarithm",
+        0,
+    ),
+    Row("popular recipe", "temperature", "temperature", temperature(2), STEPS, 2),
+    Row("pytorch-ood", "temperature", "temperature", temperature(2), STEPS, 2),
+    Row("popular recipe", "temperature, hotter", "temperature", temperature(3), STEPS, 3),
+    Row(
+        "torch-uncertainty",
+        "temperature, hotter",
+        "temperature",
+        temperature(3),
+        "steps without a line search: the inverse temperature jumps below 0, then far away",
+        3,
+    ),
+    Row(
+        "netcal",
+        "temperature, hotter",
+        "temperature",
+        temperature(3),
+        "takes probabilities, and clips them at the rounding unit on the way back to logits",
+        3,
+    ),
+    Row(
+        "uncertainty-toolbox",
+        "share of targets below the predicted median",
+        "curve of quantiles",
+        median_quantile,
+        "prediction minus target, where target minus prediction is meant: the curve is mirrored",
+        5,
+    ),
+]
+
+
+def number(value):
+    """Four significant digits; infinity and NaN as the signs of the field."""
+    if isinstance(value, str):
+        return value
+    if np.isinf(value):
+        return "∞"
+    return "undefined" if np.isnan(value) else f"{value:.4g}"
+
+
+def markdown(stored):
+    """The table.
+
+    Parameters
+    ----------
+    stored : dict
+        What ``record`` wrote.
+
+    Returns
+    -------
+    str
+        Markdown with a line for every row whose library could be asked.
+    """
+    cases = make_cases()
+    lines = ["| library | quantity | right | theirs | why |", "| --- | --- | --- | --- | --- |"]
+    for row in ROWS:
+        if row.library in stored["values"]:
+            right, found = row.figures(stored, cases)
+            name = f"{row.library} {stored['versions'][row.library]}"
+            if row.library == "popular recipe":
+                name = "a popular recipe"
+            lines.append(f"| {name} | {row.quantity} | {number(right)} | {number(found)} | {row.why} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(STORED.read_text(encoding="utf-8"))))
