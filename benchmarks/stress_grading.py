@@ -62,8 +62,9 @@ def start(submissions, out, *, dask=False, jobs=2, new=True):
     for name, value in LIMITS.items():
         command += [f"--{name}", str(value)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TOPSECRET": "TOPSECRET"}
-    environment["DASK_DISTRIBUTED__WORKER__DAEMON"] = "False"  # its workers start processes of their own
-    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
 
 
 def finished(out):
@@ -91,7 +92,7 @@ def run(submissions, out, count, **options):
         if value:
             memory[finished(out)] = value
         time.sleep(0.2)
-    said = process.stdout.read().decode()
+    said = process.communicate()[0].decode()
     if process.returncode:
         raise RuntimeError(f"the batch failed: {said}")
     return {"seconds": time.perf_counter() - began, "memory": memory, "count": count}
@@ -177,8 +178,8 @@ def wrong(out, earns):
 
 
 def memory_growth(result):
-    """MiB that the parent's highest memory grew from a quarter of the grades to all of them."""
-    memory = {int(done): value for done, value in result["memory"].items()}
+    """MiB that the parent's highest memory grew, from a quarter of the grades to the last."""
+    memory = {int(done): value for done, value in result["memory"].items() if int(done) < result["count"]}
     early = [value for done, value in memory.items() if done <= result["count"] // 4]
     return max(memory.values()) - max(early)
 
@@ -192,7 +193,7 @@ def markdown(result):
         "a quarter of them": f"{result['quarter_seconds']:.0f} s",
         "one, median": f"{statistics.median(each):.1f} s",
         f"one, longest (`{worst.partition('_')[2]}`)": f"{max(each):.1f} s",
-        "parent's memory, grown from a quarter of the grades to all": f"{memory_growth(result):.1f} MiB",
+        "the parent's memory, grown while it graded": f"{memory_growth(result):.1f} MiB",
         "killed (`kill -9`) with so many grades, resumed": f"{result['kept_when_killed']}, the same CSV",
     }
     if "cluster_seconds" in result:

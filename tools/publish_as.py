@@ -14,7 +14,15 @@ from tools.setup_cell import replace_guard
 
 OWNER = r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38}"
 NAME = r"[A-Za-z0-9._-]{1,100}"
-PATTERNS = ["*.md", "*.cff", "*.toml", "*.yml", "book/**/*.md", "book/**/*.ipynb"]
+PATTERNS = [
+    "*.md",
+    "*.cff",
+    "*.toml",
+    "*.yml",
+    "book/**/*.md",
+    "book/**/*.ipynb",
+    "uqhelpers/grading/solutions/*.ipynb",
+]
 
 
 def check_name(name):

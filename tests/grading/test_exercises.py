@@ -1,0 +1,198 @@
+"""Every question: the solution earns all of it, nothing earns nothing, each wrong answer its hint."""
+
+import html
+import importlib
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from uqhelpers.grading import _engine, _notebooks
+from uqhelpers.grading._engine import Learner, checks_by_question, load_checks, manual_questions, run_question
+
+EXERCISES = Path(__file__).resolve().parents[2] / "book" / "exercises"
+STEMS = _engine.stems()
+SEEDS = range(20)
+SHOWING = (
+    "-look",
+    "-train",
+    "-table",
+    "-broken",
+    "-check",
+    "score",
+)  # ends of the ids of cells that only show
+
+
+def master(stem):
+    path = EXERCISES / "solutions" / f"{stem}.ipynb"
+    if not path.exists():
+        pytest.skip(f"the master of {stem} is not here: the tests run outside the book's checkout")
+    return _notebooks.read(path)
+
+
+def run(cells, namespace=None):
+    """A notebook's cells as plain Python, those that show things left out."""
+    namespace = namespace if namespace is not None else {"__name__": "__main__"}
+    for source in cells:
+        if not source.startswith(("check(", "score(")):
+            exec(compile(source, "<cell>", "exec"), namespace)
+    return namespace
+
+
+def quick(notebook):
+    """The code cells without those that only train, draw or print."""
+    cells = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    kept = [c for c in cells if not c["id"].endswith(SHOWING)]
+    return [_notebooks.source_of(c) for c in kept]
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """The namespace of each exercise's solution, run once."""
+    return {stem: run(quick(_notebooks.solved_version(master(stem)))) for stem in STEMS}
+
+
+@pytest.fixture(scope="module")
+def unanswered():
+    return {stem: run(quick(_notebooks.learners_version(master(stem)))) for stem in STEMS}
+
+
+def earned(checks, namespace, seed):
+    return run_question(checks, Learner(namespace), seed)
+
+
+QUESTIONS = [(stem, name) for stem in STEMS for name in checks_by_question(load_checks(stem))]
+
+
+@pytest.mark.parametrize(("stem", "name"), QUESTIONS)
+def test_the_solution_earns_all_points_with_every_seed(stem, name, solved):
+    checks = checks_by_question(load_checks(stem))[name]
+    for seed in SEEDS:
+        assert [r.message for r in earned(checks, solved[stem], seed) if r.status != "passed"] == []
+
+
+@pytest.mark.parametrize(("stem", "name"), QUESTIONS)
+def test_no_answer_earns_nothing_and_is_no_error(stem, name, unanswered):
+    checks = checks_by_question(load_checks(stem))[name]
+    for seed in SEEDS:
+        results = earned(checks, unanswered[stem], seed)
+        assert sum(r.earned for r in results) == 0
+        assert {r.status for r in results} == {"not yet"}
+
+
+WRONG = [(stem, *wrong) for stem in STEMS for wrong in _notebooks.wrong_answers(master(stem))]
+
+
+@pytest.mark.parametrize(
+    ("stem", "name", "hint", "source"), WRONG, ids=[f"{s}-{q}-{h[:30]}" for s, q, h, _ in WRONG]
+)
+def test_each_wrong_answer_fails_with_its_own_hint(stem, name, hint, source, solved):
+    checks = checks_by_question(load_checks(stem))[name]
+    namespace = run([source], dict(solved[stem]))
+    for seed in SEEDS:
+        results = earned(checks, namespace, seed)
+        assert sum(r.earned for r in results) < sum(r.points for r in results)
+        assert any(hint in r.message for r in results), [r.message for r in results]
+
+
+@pytest.mark.parametrize(("stem", "name"), QUESTIONS)
+def test_every_question_has_three_wrong_answers_with_different_hints(stem, name):
+    hints = {hint for question, hint, _ in _notebooks.wrong_answers(master(stem)) if question == name}
+    assert len(hints) >= 3
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_question_has_a_hint_that_costs_nothing(stem):
+    for name, checks in checks_by_question(load_checks(stem)).items():
+        assert any(check.mark.hint for check in checks), name
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_text_names_the_points_of_each_question(stem):
+    text = "\n".join(_notebooks.source_of(cell) for cell in master(stem)["cells"])
+    module = load_checks(stem)
+    points = {n: sum(c.mark.points for c in checks) for n, checks in checks_by_question(module).items()}
+    points |= {name: asked.points for name, asked in manual_questions(module).items()}
+    for name, value in points.items():
+        assert any(
+            line.startswith(f"## {name} ") and f"({value:g} point" in line for line in text.splitlines()
+        )
+    assert f"{sum(points.values()):g} points, about an hour" in text
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_forbidden_helpers_exist(stem):
+    for name in _engine.forbidden(load_checks(stem)):
+        module, function = name.rsplit(".", 1)
+        assert callable(getattr(importlib.import_module(f"uqhelpers.{module}"), function))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_learners_notebook_is_its_masters(stem):
+    committed = (EXERCISES / f"{stem}.ipynb").read_text(encoding="utf-8")
+    expected = _notebooks.dump(_notebooks.learners_version(master(stem)))
+    assert committed == expected, f"run `python -m uqhelpers.grading learner {stem}`"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_solution_in_the_package_is_its_masters(stem):
+    shipped = Path(_engine.__file__).parent / "solutions" / f"{stem}.ipynb"
+    expected = _notebooks.dump(_notebooks.solved_version(master(stem)))
+    assert shipped.read_text(encoding="utf-8") == expected, (
+        f"run `python -m uqhelpers.grading learner {stem}`"
+    )
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_learners_notebook_holds_no_solution_and_is_valid(stem):
+    nbformat = pytest.importorskip("nbformat")
+    notebook = _notebooks.read(EXERCISES / f"{stem}.ipynb")
+    nbformat.validate(nbformat.from_dict(notebook))
+    nbformat.validate(nbformat.from_dict(master(stem)))
+    text = json.dumps(notebook)
+    assert "BEGIN SOLUTION" not in text
+    assert "wrong-answer" not in text
+    for block in solution_blocks(stem):
+        assert block not in "\n".join(_notebooks.source_of(cell) for cell in notebook["cells"])
+
+
+def solution_blocks(stem):
+    """The hidden parts of a master, as texts of some length."""
+    blocks = []
+    for cell in master(stem)["cells"]:
+        source, tags = _notebooks.source_of(cell), _notebooks.tags_of(cell)
+        if "wrong-answer" in tags or ("solution" in tags and cell["cell_type"] == "markdown"):
+            blocks.append(source)
+        elif "solution" in tags:
+            blocks += [m[0] for m in _notebooks.SOLUTION.finditer(source)]
+    return [block for block in blocks if len(block) > 40]
+
+
+def test_the_published_site_holds_no_solution():
+    site = EXERCISES.parents[1] / "_build" / "html"
+    if not site.is_dir():
+        pytest.skip("the site is not built: `make book`")
+    hidden = []
+    for stem in STEMS:
+        for block in solution_blocks(stem):
+            hidden.append(squeezed(block.replace("# BEGIN SOLUTION", "").replace("# END SOLUTION", "")))
+        for check in (c for group in checks_by_question(load_checks(stem)).values() for c in group):
+            hidden.append(squeezed(inspect.getsource(check)))
+    for path in site.rglob("*"):
+        if path.suffix in (".html", ".ipynb", ".txt", ".md", ".js", ".json", ".py"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            assert "BEGIN SOLUTION" not in text, path
+            assert "wrong-answer" not in text, path
+            # Highlighted code is cut up by tags; a notebook's JSON by quotes, commas and escapes.
+            for version in (text, html.unescape(re.sub(r"<[^>]*>", "", text))):
+                found = [block for block in hidden if block in squeezed(version)]
+                assert not found, (path, found)
+
+
+def squeezed(text):
+    """Letters and digits only: what survives highlighting and escaping."""
+    return "".join(
+        character for character in text.replace("\\n", "").replace('\\"', "") if character.isalnum()
+    )
