@@ -2,11 +2,12 @@
 
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 PY := $(VENV)/bin/python
 REPO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env wheel lint tidy execute book serve test bench reproduce publish-as clean
+.PHONY: help env wheel lint tidy execute book serve test bench reproduce peers stress publish-as clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +55,17 @@ bench: env  ## our ways beside the naive ones, timed
 
 reproduce: env  ## published tables beside our figures (MNIST edition)
 	$(PY) -m benchmarks.reproduce
+
+peers:  ## ask the other libraries again, in an environment of their own
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@cmp -s requirements-peers.txt $(PEERS)/requirements.txt || { \
+	  $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 \
+	  && $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-peers.txt \
+	  && cp requirements-peers.txt $(PEERS)/requirements.txt; }
+	@$(PEERS)/bin/python -m tests.peers.record
+
+stress: env  ## the grader at size: 200 submissions, interrupted, and over a Dask cluster
+	$(PY) -m benchmarks.stress_grading
 
 # --- the owner ------------------------------------------------------------------------------------
 
