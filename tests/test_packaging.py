@@ -88,7 +88,7 @@ def test_a_learner_gets_the_package_and_nothing_else():
 
 
 def test_every_import_of_the_package_is_declared():
-    from_names = {"sklearn": "scikit-learn", "IPython": "ipython"}
+    from_names = {"sklearn": "scikit-learn", "IPython": "ipython", "laplace": "laplace-torch"}
     extras = {Requirement(line).name for lines in PROJECT["optional-dependencies"].values() for line in lines}
     imported = set()
     for path in (ROOT / "uqhelpers").rglob("*.py"):
