@@ -58,9 +58,9 @@ def helpers(notebook, root=ROOT):
     # A data file belongs to everyone, as nothing says who reads it; one in a subpackage, to its users.
     for path in package.rglob("*"):
         inside = path.relative_to(package).parts
-        if path.is_file() and path.suffix not in (".py", ".pyc"):
-            if len(inside) == 1 or f"{imports.PACKAGE}.{inside[0]}" in used:
-                used[path.relative_to(root).as_posix()] = path
+        is_data = path.is_file() and path.suffix not in (".py", ".pyc")
+        if is_data and (len(inside) == 1 or f"{imports.PACKAGE}.{inside[0]}" in used):
+            used[path.relative_to(root).as_posix()] = path
     return used
 
 
