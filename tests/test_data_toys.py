@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from uqhelpers import data
 
 REGRESSION = [data.line, data.gap_line, data.sinusoid, data.cubic]
-CLASSIFICATION = [data.two_moons, data.spirals, data.one_dimensional]
+CLASSIFICATION = [data.two_moons, data.logistic, data.spirals, data.one_dimensional]
 
 
 @pytest.mark.parametrize("toy", REGRESSION)

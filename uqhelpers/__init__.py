@@ -13,7 +13,20 @@ import importlib
 
 __version__ = "0.1.0"
 
-_MODULES = ("data", "grading", "mc_dropout", "metrics", "models", "plots", "training")
+_MODULES = (
+    "bayesian_linear_regression",
+    "calibration",
+    "data",
+    "grading",
+    "laplace",
+    "logistic",
+    "mc_dropout",
+    "metrics",
+    "models",
+    "plots",
+    "training",
+    "variational_inference",
+)
 __all__ = [*_MODULES, "__version__"]
 
 

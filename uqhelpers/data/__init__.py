@@ -12,7 +12,17 @@ from uqhelpers.data.containers import ImageData, Split
 from uqhelpers.data.corruptions import CORRUPTIONS, corrupt
 from uqhelpers.data.digits import digits_indices
 from uqhelpers.data.images import CLASS_NAMES, EDITIONS, OOD_SETS, load, load_images, load_ood
-from uqhelpers.data.toys import Toy, cubic, gap_line, line, one_dimensional, sinusoid, spirals, two_moons
+from uqhelpers.data.toys import (
+    Toy,
+    cubic,
+    gap_line,
+    line,
+    logistic,
+    one_dimensional,
+    sinusoid,
+    spirals,
+    two_moons,
+)
 
 __all__ = [
     "CLASS_NAMES",
@@ -37,6 +47,7 @@ __all__ = [
     "load",
     "load_images",
     "load_ood",
+    "logistic",
     "one_dimensional",
     "sinusoid",
     "spirals",
