@@ -150,8 +150,6 @@ class LastLayerLaplace:
 
     Attributes
     ----------
-    mean : array, shape (P,)
-        The trained weights, in torch's order.
     prior_precision, noise_std : float
         As given, or as tuned.
 
@@ -745,7 +743,7 @@ class LaplaceTorch:
 
     Attributes
     ----------
-    fitted : laplace.BaseLaplace
+    fitted : object
         The library's own object, with everything it can do.
     """
 
