@@ -192,10 +192,10 @@ class _Drop(nn.Module):
 class _DropThenLinear(nn.Module):
     """A dropout layer and the linear layer behind it, in one.
 
-    Scaling the weights is cheaper than scaling the values. A mask that all
-    inputs share moves into the weights altogether. And of a complementary pair
-    at rate 1/2 the second output follows from the first: both add up to twice
-    the output without dropout, which is computed once a batch.
+    Scaling the weights, once a batch, is cheaper than scaling the values in
+    every pass. And of a complementary pair at rate 1/2 the second output
+    follows from the first: both add up to twice the output without dropout,
+    which is computed once a batch.
     """
 
     def __init__(self, layer, linear, fixed):
@@ -204,7 +204,7 @@ class _DropThenLinear(nn.Module):
         self.fixed = fixed  # whether the values are the same in every pass
 
     def begin(self, masks):
-        self.masks, self.twice, self.twin = masks, None, None
+        self.masks, self.scaled, self.twice, self.twin = masks, None, None, None
 
     def forward(self, values):
         weight, bias = self.linear.weight, self.linear.bias
@@ -213,10 +213,9 @@ class _DropThenLinear(nn.Module):
                 self.twice = 2 * functional.linear(values, weight, bias)
             return self.twice - self.twin
         kept, scale = self.masks.draw(values, self.layer)
-        if self.masks.kind == "independent" or values.ndim > 2:  # a mask by position does not fit the weights
-            self.twin = functional.linear(_keep(values, kept), weight * scale, bias)
-        else:
-            self.twin = functional.linear(values, weight * (kept * scale), bias)
+        if self.scaled is None:
+            self.scaled = weight * scale
+        self.twin = functional.linear(_keep(values, kept), self.scaled, bias)
         return self.twin
 
 
