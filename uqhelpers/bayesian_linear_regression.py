@@ -18,8 +18,9 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
 from uqhelpers._checks import as_choice, as_generator, as_number, as_real, as_whole, to_numpy
+from uqhelpers.metrics import RegressionPrediction
 
-__all__ = ["BayesianLinearRegression", "GaussianBasis", "LinearBasis", "PolynomialBasis", "Prediction"]
+__all__ = ["BayesianLinearRegression", "GaussianBasis", "LinearBasis", "PolynomialBasis"]
 
 _LARGEST = 1e70  # of what is learned from: its square, times a precision, is to stay a float
 _PRECISIONS = (1e-100, 1e100)  # beyond them nobody means what he says
@@ -150,26 +151,6 @@ def _as_inputs(x, name="x"):
 # The model
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Predictive mean and standard deviations, in the units of the targets.
-
-    Attributes
-    ----------
-    mean : array, shape (N,)
-        Predictive mean.
-    epistemic : array, shape (N,)
-        Standard deviation of the function's value: what the weights leave open.
-    total : array, shape (N,)
-        Standard deviation of a new observation: function and noise, added in
-        square.
-    """
-
-    mean: np.ndarray
-    epistemic: np.ndarray
-    total: np.ndarray
-
-
 class BayesianLinearRegression:
     """Linear regression on fixed features with the exact posterior over its weights.
 
@@ -293,7 +274,7 @@ class BayesianLinearRegression:
 
         Returns
         -------
-        Prediction
+        RegressionPrediction
             With ``mean``, ``epistemic`` and ``total``, each of shape (N,).
 
         Raises
@@ -311,7 +292,7 @@ class BayesianLinearRegression:
                 variance.append((_solve(root, features.T, transposed=True) ** 2).sum(axis=0))
         mean, variance = np.concatenate(mean), np.concatenate(variance)
         total = np.sqrt(variance + 1 / self.beta)
-        return Prediction(_finite(mean), np.sqrt(_finite(variance)), _finite(total))
+        return RegressionPrediction(_finite(mean), np.sqrt(_finite(variance)), _finite(total))
 
     def sample(self, x, size=10, seed=0, noise=False):
         """Functions drawn from the posterior (from the prior, before any data), at these inputs.

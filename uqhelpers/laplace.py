@@ -14,7 +14,6 @@ output's bias beside its weights would be as natural; the two must not be mixed.
 """
 
 import contextlib
-import dataclasses
 import warnings
 
 import numpy as np
@@ -23,6 +22,7 @@ from scipy.special import log_softmax, softmax
 
 from uqhelpers._checks import as_choice, as_generator, as_labels, as_number, as_real, as_whole
 from uqhelpers._torch import torch
+from uqhelpers.metrics import RegressionPrediction
 from uqhelpers.training import as_inputs, evaluating, seeded
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "SUBSETS",
     "LaplaceTorch",
     "LastLayerLaplace",
-    "RegressionPrediction",
     "kappa",
     "laplace_torch",
     "probit",
@@ -108,25 +107,6 @@ def probit(mean, variance):
     if factor.shape != mean.shape:
         raise ValueError(f"variance: expected shape {mean.shape} like the mean, got {factor.shape}")
     return softmax(factor * mean, axis=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class RegressionPrediction:
-    """Predictive moments of a regression under a Laplace approximation.
-
-    Attributes
-    ----------
-    mean : array, shape (N, K)
-        The trained network's output, in the units of the target.
-    epistemic : array, shape (N, K)
-        Standard deviation of the output under the posterior of the weights.
-    total : array, shape (N, K)
-        Standard deviation of a new observation: the noise added in square.
-    """
-
-    mean: np.ndarray
-    epistemic: np.ndarray
-    total: np.ndarray
 
 
 class LastLayerLaplace:

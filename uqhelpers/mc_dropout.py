@@ -19,11 +19,10 @@ import numpy as np
 from uqhelpers._checks import as_number, as_whole
 from uqhelpers._dropout import MASKS, dropout_layers, dropout_on, forward_passes
 from uqhelpers._torch import torch
-from uqhelpers.metrics import SampleAccumulator
+from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
 
 __all__ = [
     "MASKS",
-    "RegressionPrediction",
     "dropout_layers",
     "dropout_on",
     "predict",
@@ -125,26 +124,6 @@ def predict(model, inputs, passes=20, seed=0, masks="independent", batch_size=25
         results.append(accumulator.result())
     fields = [field.name for field in dataclasses.fields(results[0])]
     return type(results[0])(**{name: _join([getattr(result, name) for result in results]) for name in fields})
-
-
-@dataclasses.dataclass(frozen=True)
-class RegressionPrediction:
-    """Predictive moments of a regression under MC-Dropout.
-
-    Attributes
-    ----------
-    mean : array, shape (N, K)
-        Average output, in the units of the target.
-    epistemic : array, shape (N, K)
-        Standard deviation of the output over the sampled networks.
-    total : array, shape (N, K)
-        Standard deviation of a new observation: that of the output and the
-        noise, added in square.
-    """
-
-    mean: np.ndarray
-    epistemic: np.ndarray
-    total: np.ndarray
 
 
 def predict_regression(

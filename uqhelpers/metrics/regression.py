@@ -8,12 +8,35 @@ from uqhelpers._checks import as_choice, as_real
 
 __all__ = [
     "RegressionCalibration",
+    "RegressionPrediction",
     "crps_gaussian",
     "gaussian_nll",
     "interval_coverage",
     "interval_width",
     "regression_calibration_curve",
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionPrediction:
+    """Predicted mean and standard deviations, in the units of the targets.
+
+    Every method here that predicts real numbers answers with this.
+
+    Attributes
+    ----------
+    mean : array, shape (N,) or (N, K)
+        Predictive mean.
+    epistemic : array, the same shape
+        Standard deviation of the function's value: what the data leave open.
+    total : array, the same shape
+        Standard deviation of a new observation: that of the function and the
+        noise, added in square.
+    """
+
+    mean: np.ndarray
+    epistemic: np.ndarray
+    total: np.ndarray
 
 
 @dataclass(frozen=True)
