@@ -27,12 +27,10 @@ report = []
 for cell in json.load(open(sys.argv[1]))["cells"]:
     if cell["cell_type"] == "code":
         source = "".join(cell["source"])
-        # A check is asked twice: the first answer of all waits for what it imports.
-        for _ in range(2 if source.startswith("check(") else 1):
-            with capture_output() as shown:
-                start = time.process_time()
-                result = shell.run_cell(source)
-                seconds = time.process_time() - start
+        with capture_output() as shown:
+            start = time.perf_counter()
+            result = shell.run_cell(source)
+            seconds = time.perf_counter() - start
         texts = [str(output.data.get("text/plain", "")) for output in shown.outputs]
         texts.append(repr(result.result) if result.result is not None else "")
         report.append([source, seconds, result.success, shown.stdout + "".join(texts)])
@@ -75,4 +73,4 @@ def test_an_unanswered_exercise_runs_through_and_every_check_says_not_yet(stem, 
     assert len(checks) >= 5
     for source, seconds, _, shown in checks:
         assert "not yet" in shown.lower(), (source, shown)
-        assert seconds < 1, (source, seconds)
+        assert seconds < 1 * max(1, os.getloadavg()[0] / os.cpu_count()), (source, seconds)

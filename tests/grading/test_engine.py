@@ -167,6 +167,31 @@ def test_a_forbidden_helper_says_so_under_whatever_name_and_comes_back():
     assert np.allclose(learner.call("by_module", probs), 0)
 
 
+def test_a_forbidden_helper_that_the_answer_itself_loads_is_found_too():
+    asked = """
+import subprocess
+import sys
+from uqhelpers.grading._engine import Learner, Raised
+
+def f(x):
+    from uqhelpers import calibration
+    return calibration.brier_decomposition([[0.5, 0.5]] * 2, [0, 1]).resolution
+
+for answer, loads in ((lambda x: x, False), (f, True)):
+    learner = Learner({"f": answer})
+    learner.forbids = ("calibration.brier_decomposition",)
+    try:
+        print(learner.call("f", 1))
+    except Raised as error:
+        print(error)
+    assert ("uqhelpers.calibration" in sys.modules) is loads
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == "1"
+    assert second.startswith("write this one yourself")
+
+
 def test_a_question_stops_after_an_answer_that_ran_out_of_time():
     asked = []
 

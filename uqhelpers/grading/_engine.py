@@ -197,16 +197,24 @@ class Learner:
             raise NotYet(f"`{name}` is not defined yet: run its cell first")
         if not callable(function):
             raise NotYet(f"`{name}` is not a function")
-        args = [
+        not_loaded = [helper for helper in self.forbids if not is_loaded(helper)]
+        answer = self._ask(function, args)
+        if any(map(is_loaded, not_loaded)):
+            # The answer loaded a helper that was not to be had: ask again without it.
+            answer = self._ask(function, args)
+        return self._plain(name, answer, "returns")
+
+    def _ask(self, function, args):
+        """What the function returns for arguments of its own, which it may change."""
+        own = [
             arg.build() if isinstance(arg, Network) else arg.copy() if hasattr(arg, "copy") else arg
             for arg in args
         ]
         try:
             with helpers_forbidden(self.forbids, self.namespace):
-                answer = function(*args)
+                return function(*own)
         except Exception as error:
             raise Raised(describe(error)) from error
-        return self._plain(name, answer, "returns")
 
     def value(self, name):
         """The learner's variable, as plain data; `NotYet` if it is not set."""
@@ -234,12 +242,19 @@ def describe(error):
     return text if line is None else f"{text} (line {line} of its cell)"
 
 
+def is_loaded(helper):
+    """Whether the module of a helper, such as ``"metrics.aurc"``, has been imported."""
+    return f"uqhelpers.{helper.rsplit('.', 1)[0]}" in sys.modules
+
+
 @contextlib.contextmanager
 def helpers_forbidden(names, namespace):
-    """While it lasts, each named helper says "write this one yourself".
+    """While it lasts, each named helper that is loaded says "write this one yourself".
 
     It is replaced in its module and wherever the notebook holds it under a
-    name of its own. This is a reminder; in the sandbox the helper is not there.
+    name of its own. A module that is not loaded stays so: some take torch with
+    them, and a first answer should not wait for that. This is a reminder; in
+    the sandbox the helper is not there.
     """
     undo = []
 
@@ -247,9 +262,9 @@ def helpers_forbidden(names, namespace):
         undo.append((owner, key, owner[key]))
         owner[key] = stub
 
-    for name in names:
+    for name in filter(is_loaded, names):
         module_name, function_name = name.rsplit(".", 1)
-        module = importlib.import_module(f"uqhelpers.{module_name}")
+        module = sys.modules[f"uqhelpers.{module_name}"]
         original, stub = getattr(module, function_name), refuse(name)
         for owner in {module, sys.modules[original.__module__]}:
             replace(vars(owner), function_name, stub)
