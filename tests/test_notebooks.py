@@ -62,8 +62,8 @@ def test_the_figures_of_a_chapter_are_described(path):
 
 @each
 def test_a_notebook_is_proven_for_the_present_code_and_quick(path):
-    # 60 s are promised. CPU time does not count what else the machine does, but grows a little with it.
-    assert kept_run(path)["cpu"] < 90
+    # CPU time, as the wall clock counts what else the machine does.
+    assert kept_run(path)["cpu"] < 60
 
 
 def kept_run(path):
