@@ -71,6 +71,8 @@ def every_plot(sampled, rng):
     points, classes = rng.normal(size=(9, 2)), np.arange(9) % 2
     yield "decision_map", lambda **ax: plots.decision_map(two_samples, points, classes, resolution=9, **ax)
     yield "simplex", lambda **ax: plots.simplex(rng.dirichlet(np.ones(3), 5), mean=True, **ax)
+    yield "confusion", lambda **ax: plots.confusion(rng.integers(0, 9, (4, 4)), **ax)
+    yield "embedding", lambda **ax: plots.embedding(points, classes, foreign=points[:2], **ax)
 
 
 # --- all of them ------------------------------------------------------------------------------------------
@@ -732,3 +734,53 @@ def test_frames_that_cannot_be_drawn_are_named(bad, argument):
 def test_the_slider_starts_at_one_of_its_positions():
     with pytest.raises(ValueError, match=r"^active:"):
         plots.slider_figure(frames(), active=3)
+
+
+# --- classes and places -----------------------------------------------------------------------------------
+
+
+def test_a_confusion_shows_every_count_that_is_not_nought_where_it_belongs():
+    ax = plots.confusion([[90, 10, 0], [0, 50, 0], [3, 0, 7]], classes=["cat", "dog", "eel"])
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written == {(0, 0): "90", (1, 0): "10", (1, 1): "50", (0, 2): "3", (2, 2): "7"}
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["cat", "dog", "eel"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted class", "true class")
+
+
+def test_the_colour_of_a_confusion_is_the_share_of_the_true_class():
+    shares = plots.confusion([[90, 10, 0], [0, 50, 0], [3, 0, 7]]).images[0].get_array()
+    assert shares[0, 1] == 10
+    assert shares[2, 0] == pytest.approx(30)
+    assert shares.mask.tolist() == [[True, False, True], [True, True, True], [False, True, True]]
+
+
+def test_a_confusion_without_errors_and_one_with_an_empty_class_can_be_drawn():
+    assert len(plots.confusion(5 * np.eye(3)).texts) == 3
+    assert len(plots.confusion([[2, 1], [0, 0]]).texts) == 2
+
+
+def test_an_embedding_draws_each_class_as_its_numeral_and_the_foreign_as_crosses():
+    ax = plots.embedding([[0, 1], [2, 3], [4, 5]], [7, 3, 7], foreign=[[9, 9]])
+    places = [drawn.get_offsets().tolist() for drawn in ax.collections]
+    assert places == [[[2, 3]], [[0, 1], [4, 5]], [[9, 9]]]
+    assert ax.get_aspect() == 1
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["of no class"]
+    assert plots.embedding([[0, 1]], [0]).get_legend() is None
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.confusion(np.ones((2, 3))), r"matrix: expected counts of shape .*got \(2, 3\)"),
+        (lambda: plots.confusion([[1, -1], [0, 1]]), "matrix: expected counts"),
+        (lambda: plots.confusion([[1, np.nan], [0, 1]]), "matrix: expected finite"),
+        (lambda: plots.confusion(np.eye(2), classes=["a"]), "classes: expected 2 of them, got 1"),
+        (lambda: plots.embedding(np.ones((2, 3)), [0, 1]), "points: expected points of the plane"),
+        (lambda: plots.embedding(np.ones((2, 2)), [0]), "labels: expected 2 labels"),
+        (lambda: plots.embedding(np.ones((2, 2)), [0, 1], foreign=[1.0]), "foreign: expected 2 dimension"),
+        (lambda: plots.embedding(np.ones((0, 2)), []), "points: expected at least one value"),
+    ],
+)
+def test_what_is_no_table_or_place_is_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()

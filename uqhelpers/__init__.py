@@ -17,6 +17,7 @@ _MODULES = (
     "bayesian_linear_regression",
     "calibration",
     "data",
+    "first_classifier",
     "grading",
     "laplace",
     "logistic",

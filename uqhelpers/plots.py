@@ -486,6 +486,99 @@ def most_and_least(images, score, predictions, labels, k=5, *, units="nats", cla
     return axes
 
 
+# --- classes and places -----------------------------------------------------------------------------------
+
+
+def confusion(matrix, *, classes=None, ax=None):
+    """A table of which class was taken for which, its errors in colour.
+
+    The colour of an error is its share of the true class's inputs. Right
+    predictions stand on the diagonal in grey: they are so many more that the
+    errors would be invisible beside them.
+
+    Parameters
+    ----------
+    matrix : array, shape (C, C)
+        Counts of at least 0; rows are the true classes, columns the predicted ones.
+    classes : list of str, optional
+        Names of the classes; by default their numbers.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If ``matrix`` is not square, or a count is negative or no number.
+    """
+    matrix = as_real(matrix, "matrix", ndim=2)
+    if matrix.shape[0] != matrix.shape[1] or matrix.min() < 0:
+        raise ValueError(
+            f"matrix: expected counts of shape (classes, classes), got {matrix.shape} from {matrix.min():g}"
+        )
+    count = len(matrix)
+    names = _as_strings(classes, "classes", count, [str(c) for c in range(count)])
+    ax = _axes(ax, (4.9, 4.6))
+
+    share = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-300)
+    errors = np.ma.masked_array(share, mask=np.eye(count, dtype=bool) | (matrix == 0))
+    most = errors.max() if errors.count() else 1.0
+    shades = _sequential("aleatoric").with_extremes(bad="white")
+    table = ax.imshow(errors, cmap=shades, vmin=0, vmax=most)
+    for i in range(count):
+        ax.add_patch(_square(i))
+        for j in range(count):
+            if matrix[i, j] > 0:
+                ax.text(j, i, f"{matrix[i, j]:.4g}", ha="center", va="center", fontsize=8.5)
+    ax.set(xlabel="predicted class", ylabel="true class")
+    ax.set_xticks(range(count), names)
+    ax.set_yticks(range(count), names)
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.figure.colorbar(table, ax=ax, shrink=0.75, label="share of the true class (%)")
+    return ax
+
+
+def embedding(points, labels, *, foreign=None, ax=None):
+    """Inputs as points of the plane, each drawn as the number of its class.
+
+    Parameters
+    ----------
+    points : array, shape (N, 2)
+        Where they are.
+    labels : array of int, shape (N,)
+        Their classes, which are the numerals that are drawn.
+    foreign : array, shape (M, 2), optional
+        Inputs of no class, drawn as crosses above the others.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        With equal scales, as distances are what one looks at.
+
+    Raises
+    ------
+    ValueError
+        If points are not in the plane, or there is not one label a point.
+    """
+    points = _as_plane(points, "points")
+    labels = as_labels(labels, np.iinfo(np.int64).max, length=len(points))
+    foreign = None if foreign is None else _as_plane(foreign, "foreign")
+    ax = _axes(ax, (5.8, 4.6))
+    for c in np.unique(labels):
+        colour = _shade(PALETTE[c % len(PALETTE)], 0.82)
+        ax.scatter(*points[labels == c].T, s=26, marker=f"${c}$", color=colour, lw=0.3, zorder=2)
+    if foreign is not None:
+        ax.scatter(*foreign.T, s=22, marker="x", color=INK, lw=1.1, zorder=3, label="of no class")
+        ax.legend(loc="best", frameon=True, framealpha=0.9, edgecolor="none", handletextpad=0.2)
+    ax.set_aspect("equal", adjustable="datalim")
+    return ax
+
+
 # --- distributions ----------------------------------------------------------------------------------------
 
 
@@ -1162,6 +1255,21 @@ def _as_rows(probs, name, shape):
     return as_distributions(probs, axes="NC", name=name)
 
 
+def _as_plane(points, name):
+    """Finite points of the plane."""
+    points = as_real(points, name, ndim=2)
+    if points.shape[1] != 2:
+        raise ValueError(f"{name}: expected points of the plane, shape (N, 2), got {points.shape}")
+    return points
+
+
+def _square(i):
+    """A grey square behind the i-th right count of a confusion matrix."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((i - 0.5, i - 0.5), 1, 1, facecolor="#E3E6EA", edgecolor="none", zorder=1)
+
+
 def _as_strings(values, name, count, default):
     """As many strings as ``count``, or the default."""
     if values is None:
@@ -1302,6 +1410,13 @@ def _tint(colour, strength):
     from matplotlib.colors import to_hex, to_rgb
 
     return to_hex(1 - strength * (1 - np.array(to_rgb(colour))))
+
+
+def _shade(colour, strength):
+    """A colour mixed with black: thin strokes in the light colours of the palette are hard to see."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    return to_hex(strength * np.array(to_rgb(colour)))
 
 
 def _gap_style(sign):

@@ -1,0 +1,480 @@
+"""A first classifier, looked at from all sides: class by class, error by error, and where its inputs lie.
+
+``confusion_matrix`` and ``class_scores`` say which classes an accuracy hides,
+``most_confident_errors`` finds the errors that no threshold will catch.
+``embed`` gives a network's last hidden layer, ``neighbours_kept`` what a picture
+of it in the plane is worth. ``Familiarity`` is a kernel density: a first idea of
+whether an input is like those one has seen, and of how such ideas go wrong.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+from uqhelpers._checks import as_distributions, as_labels, as_number, as_real, as_whole
+
+__all__ = [
+    "ClassScores",
+    "Familiarity",
+    "class_scores",
+    "confusion_matrix",
+    "embed",
+    "most_confident_errors",
+    "neighbours_kept",
+]
+
+MOST_CLASSES = 10_000  # the table has the square of it
+BLOCK = 1 << 18  # distances held at a time: 2 MB, which stay near the processor
+
+
+# --- class by class ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassScores:
+    """Precision, recall and F1 of every class.
+
+    Attributes
+    ----------
+    precision : array, shape (C,)
+        Of the inputs that were called this class, the share that belong to it,
+        in [0, 1]; NaN for a class that was never predicted.
+    recall : array, shape (C,)
+        Of the inputs of this class, the share that were called so, in [0, 1];
+        NaN for a class without inputs.
+    f1 : array, shape (C,)
+        Their harmonic mean, ``2 TP / (2 TP + FP + FN)``. 0 for a class that has
+        inputs and was never predicted; NaN for one that neither has inputs nor
+        was predicted.
+    support : array of int, shape (C,)
+        How many inputs each class has.
+    accuracy : float
+        Share of right predictions, whatever their class.
+    """
+
+    precision: np.ndarray
+    recall: np.ndarray
+    f1: np.ndarray
+    support: np.ndarray
+    accuracy: float
+
+    @property
+    def macro_f1(self):
+        """The mean F1, each class counting the same; classes without an F1 are left out."""
+        return float(np.nanmean(self.f1))
+
+    @property
+    def balanced_accuracy(self):
+        """The mean recall, each class counting the same; classes without inputs are left out."""
+        return float(np.nanmean(self.recall))
+
+
+def confusion_matrix(predictions, labels, classes):
+    """How often each class was taken for each.
+
+    Parameters
+    ----------
+    predictions : array of int, shape (N,)
+        Predicted classes, from 0 to ``classes - 1``.
+    labels : array of int, shape (N,)
+        True classes.
+    classes : int
+        Number of classes, at most 10,000.
+
+    Returns
+    -------
+    array of int64, shape (classes, classes)
+        Rows are the true classes, columns the predicted ones: the entry (3, 5)
+        counts the threes that were called a five.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, there are no predictions, or one is no class.
+    """
+    classes = as_whole(classes, "classes", low=2, high=MOST_CLASSES)
+    labels = as_labels(labels, classes)
+    predictions = as_labels(predictions, classes, "predictions", length=len(labels))
+    return np.bincount(labels * classes + predictions, minlength=classes**2).reshape(classes, classes)
+
+
+def class_scores(predictions, labels, classes, priors=None):
+    """Precision, recall and F1 of every class, with the accuracy and the mean over the classes.
+
+    Parameters
+    ----------
+    predictions : array of int, shape (N,)
+        Predicted classes, from 0 to ``classes - 1``.
+    labels : array of int, shape (N,)
+        True classes.
+    classes : int
+        Number of classes, at most 10,000.
+    priors : array, shape (classes,), optional
+        The scores as they would be if the classes came in these proportions (any
+        positive factor of them), and each class were recognised as well as here.
+        Recall does not depend on the mix of the classes; everything else does.
+
+    Returns
+    -------
+    ClassScores
+        What is undefined is NaN, with a warning, and never 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, there are no predictions, one is no class, or
+        ``priors`` asks for a class of which there are no inputs.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a class was never predicted or has no inputs.
+
+    References
+    ----------
+    van Rijsbergen (1979), Information retrieval: F1. Opitz and Burst (2019), Macro
+    F1 and macro F1: the mean of the classes' F1, and not the F1 of the means.
+    """
+    counts = confusion_matrix(predictions, labels, classes)
+    support = counts.sum(axis=1)
+    table = counts if priors is None else _in_proportion(counts, priors)
+    hits, said, there = np.diag(table), table.sum(axis=0), table.sum(axis=1)
+    for what, total in (("precision: never predicted", said), ("recall: without inputs", there)):
+        if (total == 0).any():
+            missing = np.flatnonzero(total == 0).tolist()
+            warnings.warn(f"{what}, NaN for class {missing}", RuntimeWarning, stacklevel=2)
+    with np.errstate(invalid="ignore"):
+        precision, recall, f1 = hits / said, hits / there, 2 * hits / (said + there)
+    return ClassScores(precision, recall, f1, support, float(hits.sum() / table.sum()))
+
+
+def _in_proportion(counts, priors):
+    """The table of counts with its rows weighted, so that the classes come as ``priors`` says."""
+    priors = as_real(priors, "priors", ndim=1)
+    if len(priors) != len(counts) or priors.min() < 0 or priors.sum() == 0:
+        raise ValueError(
+            f"priors: expected {len(counts)} proportions of at least 0, not all 0, got {priors.tolist()}"
+        )
+    support = counts.sum(axis=1)
+    if np.any((priors > 0) & (support == 0)):
+        missing = np.flatnonzero((priors > 0) & (support == 0)).tolist()
+        raise ValueError(f"priors: expected classes that occur in labels, got no inputs of class {missing}")
+    return counts * (priors / priors.sum() / np.maximum(support, 1))[:, None]
+
+
+# --- error by error ---------------------------------------------------------------------------------------
+
+
+def most_confident_errors(probs, labels, k=10):
+    """Which wrong predictions were made with the highest confidence.
+
+    Parameters
+    ----------
+    probs : array, shape (N, C) or (S, N, C)
+        Class probabilities. Sampled ones are averaged over ``S`` first.
+    labels : array of int, shape (N,)
+        True classes.
+    k : int
+        How many at most.
+
+    Returns
+    -------
+    array of int, shape (min(k, errors),)
+        Places of the errors, the most confident first; of equals the first one
+        first. Empty if there is no error.
+
+    Raises
+    ------
+    ValueError
+        If ``probs`` are not distributions, ``labels`` do not fit them, or ``k`` is
+        not a whole number of at least 1.
+    """
+    probs = as_distributions(probs, ("NC", "SNC"))
+    probs = probs.mean(axis=0) if probs.ndim == 3 else probs
+    labels = as_labels(labels, probs.shape[1], length=len(probs))
+    k = as_whole(k, "k")
+    wrong = np.flatnonzero(probs.argmax(axis=1) != labels)
+    return wrong[np.argsort(-probs[wrong].max(axis=1), kind="stable")[:k]]
+
+
+# --- where the inputs lie ---------------------------------------------------------------------------------
+
+
+def embed(model, inputs, batch_size=500):
+    """The last hidden layer: what enters the network's last linear layer, in evaluation mode.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A network with a ``torch.nn.Linear`` that is run last of its kind; left in
+        the state in which it came.
+    inputs : array, shape (N, ...)
+        Inputs.
+    batch_size : int
+        Inputs at a time.
+
+    Returns
+    -------
+    array, shape (N, D), float64
+        Where the network puts each input.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are empty or not finite, or the network runs no linear layer
+        on one vector an input.
+    """
+    from uqhelpers._torch import torch
+    from uqhelpers.training import as_inputs, evaluating
+
+    batch_size = as_whole(batch_size, "batch_size")
+    last, kept = [None], []
+
+    def remember(layer, arguments):
+        last[0] = arguments[0]
+
+    layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+    handles = [layer.register_forward_pre_hook(remember) for layer in layers]
+    device = next(model.parameters()).device
+    try:
+        with evaluating(model), torch.inference_mode():
+            for part in as_inputs(inputs, model).split(batch_size):
+                last[0] = None
+                model(part.to(device))
+                if last[0] is None or last[0].ndim != 2 or len(last[0]) != len(part):
+                    raise ValueError(
+                        "model: expected a torch.nn.Linear that is run last, on one vector an input, got none"
+                    )
+                kept.append(last[0].double().cpu())
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.cat(kept).numpy()
+
+
+def neighbours_kept(points, shown, k=10):
+    """The share of each point's nearest neighbours that are still its neighbours in a picture.
+
+    Parameters
+    ----------
+    points : array, shape (N, D)
+        Where the inputs are; further axes (images) are flattened.
+    shown : array, shape (N, P)
+        Where a picture puts them, for instance in the plane.
+    k : int
+        How many neighbours of each are looked at, below ``N``.
+
+    Returns
+    -------
+    float
+        In [0, 1]: 1 if every point has the same ``k`` neighbours in both, and about
+        ``k / (N - 1)`` for a picture that has nothing to do with the points.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many places as points, they are not finite, or ``k`` is
+        not a whole number from 1 to ``N - 1``.
+
+    References
+    ----------
+    Venna and Kaski (2001), Neighborhood preservation in nonlinear projection
+    methods; Lee and Verleysen (2009), Quality assessment of dimensionality
+    reduction: the share is their Q_NX(k).
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    points, shown = _as_points(points, "points"), _as_points(shown, "shown")
+    if len(shown) != len(points):
+        raise ValueError(f"shown: expected {len(points)} places, one a point, got {len(shown)}")
+    k = as_whole(k, "k", high=len(points) - 1)
+    near, seen = (
+        NearestNeighbors(n_neighbors=k).fit(places).kneighbors(return_distance=False)
+        for places in (points, shown)
+    )
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(near, seen, strict=True)]))
+
+
+class Familiarity:
+    """A Gaussian kernel density: a small bell on every known point, and their average.
+
+    How dense the known points lie around an input is a first idea of how familiar
+    it is. Read the chapter before believing it: the density of *pixels* takes
+    smooth and washed-out images for the most familiar of all.
+
+    Parameters
+    ----------
+    bandwidth : float, optional
+        The standard deviation of the bells, in the units of the points. Without it
+        ``fit`` chooses the one under which held-out points are most likely.
+
+    Attributes
+    ----------
+    bandwidth_ : float
+        The one in use, after ``fit``.
+
+    References
+    ----------
+    Rosenblatt (1956), Remarks on some nonparametric estimates of a density function;
+    Parzen (1962), On estimation of a probability density function and mode.
+    """
+
+    def __init__(self, bandwidth=None):
+        self.bandwidth = (
+            None if bandwidth is None else as_number(bandwidth, "bandwidth", low=0, open_low=True)
+        )
+
+    def fit(self, points, held_out=None):
+        """Remember the points; choose a bandwidth if none was given.
+
+        Parameters
+        ----------
+        points : array, shape (N, D)
+            What is known; further axes (images) are flattened.
+        held_out : array, shape (M, D), optional
+            Other points of the same kind, for the choice of the bandwidth.
+
+        Returns
+        -------
+        Familiarity
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If the points are not finite, ``held_out`` has another dimension, or a
+            bandwidth has to be chosen and there is no ``held_out``.
+        """
+        points = _as_points(points, "points")
+        if self.bandwidth is None and held_out is None:
+            raise ValueError("held_out: expected points to choose the bandwidth by, got None")
+        self._centre = points.mean(axis=0)  # smaller numbers, less rounding in the distances
+        self._points = points - self._centre
+        self.bandwidth_ = self.bandwidth
+        if self.bandwidth is None:
+            self.bandwidth_ = self._choose(self._as_known(held_out, "held_out"))
+        return self
+
+    def log_density(self, points):
+        """The logarithm of the density; higher is more familiar.
+
+        Parameters
+        ----------
+        points : array, shape (M, D)
+            Further axes are flattened.
+
+        Returns
+        -------
+        array, shape (M,), float64
+            In nats, up to the volume's unit: densities of other dimensions or other
+            units cannot be compared.
+
+        Raises
+        ------
+        ValueError
+            If the points have another dimension than the known ones or are not
+            finite, or ``fit`` has not been called.
+        """
+        points = self._as_known(points, "points")
+        return np.concatenate(
+            [_log_bells(d, self.bandwidth_, points.shape[1]) for d in self._distances(points)]
+        )
+
+    def score(self, points):
+        """Minus the log-density: a score of foreignness, higher is more foreign. See ``log_density``."""
+        return -self.log_density(points)
+
+    def grid(self, bounds=None, resolution=200):
+        """The log-density on a grid of the plane, as contours are drawn from it.
+
+        Parameters
+        ----------
+        bounds : (left, right, bottom, top), optional
+            By default those of the known points and three bandwidths more.
+        resolution : int
+            Places along each side.
+
+        Returns
+        -------
+        (array, shape (R,), array, shape (R,), array, shape (R, R))
+            Horizontal places, vertical places, and the log-density, a row for each
+            vertical place.
+
+        Raises
+        ------
+        ValueError
+            If the known points are not in the plane or ``bounds`` are no rectangle.
+        """
+        resolution = as_whole(resolution, "resolution", low=2)
+        known = self._known()
+        if known.shape[1] != 2:
+            raise ValueError(
+                f"points: expected points in the plane for a grid, got dimension {known.shape[1]}"
+            )
+        if bounds is None:
+            low, high = known.min(axis=0) + self._centre, known.max(axis=0) + self._centre
+            low, high = low - 3 * self.bandwidth_, high + 3 * self.bandwidth_
+            bounds = low[0], high[0], low[1], high[1]
+        bounds = as_real(bounds, "bounds", ndim=1)
+        if len(bounds) != 4 or bounds[0] >= bounds[1] or bounds[2] >= bounds[3]:
+            raise ValueError(f"bounds: expected (left, right, bottom, top), got {bounds.tolist()}")
+        columns = np.linspace(bounds[0], bounds[1], resolution)
+        rows = np.linspace(bounds[2], bounds[3], resolution)
+        places = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
+        return columns, rows, self.log_density(places).reshape(resolution, resolution)
+
+    def _choose(self, held_out, steps=25):
+        """The bandwidth under which the held-out points are most likely, to within a few percent."""
+        nearest = np.sqrt(np.concatenate([squares.min(axis=1) for squares in self._distances(held_out)]))
+        if not nearest.any():
+            raise ValueError("held_out: expected points that differ from the known ones, got copies of them")
+        typical = np.median(nearest[nearest > 0])
+        # In the plane the best is several times the nearest distance, in many dimensions below it.
+        low, high = typical / 20, typical * 20
+        for _ in range(2):
+            candidates = np.geomspace(low, high, steps)
+            fits = np.zeros(steps)
+            for squares in self._distances(held_out):
+                fits += [_log_bells(squares, h, held_out.shape[1]).sum() for h in candidates]
+            best = int(np.argmax(fits))
+            low, high = candidates[max(best - 1, 0)], candidates[min(best + 1, steps - 1)]
+        return float(candidates[best])
+
+    def _distances(self, points):
+        """Squared distances to the known points, (some, N), block by block."""
+        lengths = np.einsum("nd,nd->n", self._points, self._points)
+        step = max(1, BLOCK // len(self._points))
+        for start in range(0, len(points), step):
+            part = points[start : start + step]
+            squares = lengths - 2 * part @ self._points.T
+            squares += np.einsum("nd,nd->n", part, part)[:, None]
+            yield np.maximum(squares, 0, out=squares)  # rounding alone can go below 0
+
+    def _as_known(self, points, name):
+        known, points = self._known(), _as_points(points, name)
+        if points.shape[1] != known.shape[1]:
+            raise ValueError(f"{name}: expected dimension {known.shape[1]}, got {points.shape[1]}")
+        return points - self._centre
+
+    def _known(self):
+        if not hasattr(self, "_points"):
+            raise ValueError("points: nothing is known yet, call fit first")
+        return self._points
+
+
+def _log_bells(squares, bandwidth, dimension):
+    """Log of the mean of Gaussians at these squared distances, a row an input."""
+    scale = 0.5 / bandwidth**2
+    nearest = squares.min(axis=1, keepdims=True)  # its bell is taken out: the others can only be lower
+    total = np.exp((nearest - squares) * scale).sum(axis=1)
+    volume = 0.5 * dimension * np.log(2 * np.pi * bandwidth**2)
+    return np.log(total) - scale * nearest[:, 0] - np.log(squares.shape[1]) - volume
+
+
+def _as_points(points, name):
+    """Finite points (N, D); what has more axes is flattened."""
+    points = as_real(points, name)
+    if points.ndim < 2:
+        raise ValueError(f"{name}: expected shape (inputs, dimensions), got {points.shape}")
+    return points.reshape(len(points), -1)
