@@ -48,6 +48,51 @@ def accumulator_peak(samples, inputs, classes):
         tracemalloc.stop()
 
 
+def beside_netcal(probs, labels, size, repeats):
+    """Calibration errors and the temperature; netcal lives in the environment that ``make peers`` makes."""
+    logits = np.log(probs)
+    equal_width = equal_mass = temperature = None
+    if installed("netcal"):
+        from netcal.metrics import ECE
+        from netcal.scaling import TemperatureScaling
+
+        def equal_width():
+            return ECE(bins=10).measure(probs, labels)
+
+        def equal_mass():
+            return ECE(bins=10, equal_intervals=False).measure(probs, labels)
+
+        def temperature():
+            return TemperatureScaling().fit(probs, labels)
+
+    return [
+        row(
+            "expected_calibration_error",
+            lambda: metrics.expected_calibration_error(probs, labels),
+            "netcal",
+            equal_width,
+            repeats,
+            f"{size}, float64, 10 bins",
+        ),
+        row(
+            "adaptive_calibration_error",
+            lambda: metrics.adaptive_calibration_error(probs, labels),
+            "netcal",
+            equal_mass,
+            repeats,
+            f"{size}, float64, 10 bins of equal mass; torchmetrics has none",
+        ),
+        row(
+            "fit_temperature",
+            lambda: metrics.fit_temperature(logits, labels),
+            "netcal",
+            temperature,
+            repeats,
+            f"{size}, float64; the same optimum; torchmetrics has none",
+        ),
+    ]
+
+
 def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
     """Measure everything once; the sizes are arguments so that a test can run it small.
 
@@ -124,23 +169,7 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
 
         table.append(row("expected_calibration_error", ours, "torchmetrics", other, repeats, note))
 
-    other = None
-    if installed("netcal"):
-        from netcal.metrics import ECE
-
-        def other():
-            return ECE(bins=10).measure(probs, labels)
-
-    table.append(
-        row(
-            "expected_calibration_error",
-            lambda: metrics.expected_calibration_error(probs, labels),
-            "netcal",
-            other,
-            repeats,
-            f"{size}, float64, 10 bins",
-        )
-    )
+    table += beside_netcal(probs, labels, size, repeats)
 
     def area():
         wrong = probs.argmax(axis=1) != labels

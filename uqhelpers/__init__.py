@@ -17,6 +17,7 @@ _MODULES = (
     "bayesian_linear_regression",
     "calibration",
     "data",
+    "deep_ensembles",
     "first_classifier",
     "grading",
     "laplace",
