@@ -209,6 +209,13 @@ class TestAurcTiesTrap:
         assert aurc([1, 2, 3, 4], [0, 1, 0, 1]) == pytest.approx((0 + 1 / 2 + 1 / 3 + 2 / 4) / 4)
         assert aurc([1, 2, 2, 4], [0, 1, 0, 1]) == pytest.approx((0 + 1 / 3 + 1 / 3 + 2 / 4) / 4)
 
+    def test_the_excess_is_what_lies_above_the_best_ranking_of_the_same_errors(self):
+        rng = np.random.default_rng(0)
+        for errors in (1, 3, 99, 100):
+            wrong = rng.permutation(np.arange(100) < errors)
+            risks = np.cumsum(np.sort(wrong)) / np.arange(1, 101)  # the right ones first
+            assert eaurc(np.arange(100), wrong) == pytest.approx(aurc(np.arange(100), wrong) - risks.mean())
+
     @pytest.mark.parametrize(("inputs", "errors"), [(10, 1), (100, 7), (1000, 333), (7, 7)])
     def test_a_perfect_ranking_has_exactly_no_excess(self, inputs, errors):
         wrong = np.arange(inputs) >= inputs - errors

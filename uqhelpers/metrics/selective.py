@@ -164,10 +164,8 @@ def eaurc(score, wrong):
     """
     _, ends, errors = _groups(score, wrong)
     inputs, mistakes = int(ends[-1]), int(errors[-1])
-    last = np.arange(1, mistakes + 1)
-    best = (
-        _area(np.append(last + (inputs - mistakes), inputs), np.append(last, mistakes)) if mistakes else 0.0
-    )
+    last = np.arange(mistakes + 1)  # the right ones together, then the errors one by one
+    best = _area(last + (inputs - mistakes), last)
     return max(_area(ends, errors) - best, 0.0)
 
 
