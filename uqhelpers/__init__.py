@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _MODULES = (
     "bayesian_linear_regression",
     "calibration",
+    "confidnet",
     "data",
     "deep_ensembles",
     "first_classifier",
