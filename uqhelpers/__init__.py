@@ -19,6 +19,7 @@ _MODULES = (
     "confidnet",
     "data",
     "deep_ensembles",
+    "evidential",
     "first_classifier",
     "grading",
     "laplace",
