@@ -18,6 +18,7 @@ _MODULES = (
     "calibration",
     "confidnet",
     "data",
+    "ddu",
     "deep_ensembles",
     "evidential",
     "first_classifier",
