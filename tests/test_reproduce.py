@@ -1,0 +1,244 @@
+"""The published tables beside ours: what they are computed with, and that stored figures and pages agree."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from benchmarks import provenance, reproduce_deep_ensembles, reproduce_first_seed, reproduce_uci
+from uqhelpers import data, metrics
+
+
+def stored(name):
+    """The stored figures of a table, and its page."""
+    path = provenance.RESULTS / f"reproduce_{name}.json"
+    if not path.exists():
+        pytest.skip(f"nothing is stored for {name}: `make reproduce` computes it")
+    return json.loads(path.read_text()), path.with_suffix(".md").read_text()
+
+
+# --- MNIST ----------------------------------------------------------------------------------------------
+
+
+def test_a_temperature_changes_how_sure_the_mean_is_and_never_what_it_predicts():
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.ones(4), size=3000)
+    labels = np.array([rng.choice(4, p=row) for row in truth])
+    sure = truth**2 / (truth**2).sum(axis=1, keepdims=True)  # the truth at a temperature of one half
+    temperature, calibrated = reproduce_first_seed.calibrate(sure, labels, sure)
+    assert temperature == pytest.approx(2, rel=0.15)
+    assert np.allclose(calibrated.sum(axis=1), 1)
+    assert (calibrated.argmax(axis=1) == sure.argmax(axis=1)).all()
+    assert metrics.negative_log_likelihood(calibrated, labels) < metrics.negative_log_likelihood(sure, labels)
+
+
+def test_the_stored_page_of_mnist_is_that_of_the_stored_figures():
+    content, page = stored("first_seed")
+    assert page.startswith(reproduce_first_seed.page(content["runs"], content["seconds an epoch"]))
+
+
+def test_the_calibrated_ensemble_is_as_accurate_and_as_calibrated_as_published():
+    runs = stored("first_seed")[0]["runs"]
+    assert np.mean([run["calibrated ensemble"]["accuracy"] for run in runs]) >= 0.990
+    assert np.mean([run["calibrated ensemble"]["ece"] for run in runs]) <= 0.0076
+
+
+# --- the practical's cube and spirals -------------------------------------------------------------------
+
+
+def test_the_practicals_points_have_the_constants_that_its_members_are_measured_by():
+    x, y = data.cubic()
+    assert metrics.gaussian_nll(y.mean(), y.std(), y) == pytest.approx(4.58, abs=0.005)
+    assert metrics.gaussian_nll(x**3, 3.0, y) == pytest.approx(2.39, abs=0.005)
+    assert sum(nll > 4.58 for nll in reproduce_deep_ensembles.PUBLISHED["cubic"]) == 4
+
+
+def test_the_way_from_the_constant_to_the_truth_and_who_loses():
+    run = {
+        "train": {"constant": 4.5, "truth": 2.5},
+        "held-out": {"constant": 4.5, "truth": 2.5},
+        "ours": {"members": [4.0, 4.5, 5.0], "held-out": 3.0},
+    }
+    assert reproduce_deep_ensembles.losing(run, "ours") == 1
+    assert reproduce_deep_ensembles.way(run, "ours") == pytest.approx(0.75)
+
+
+def test_the_true_probabilities_of_the_spirals_are_scored_without_training():
+    found = reproduce_deep_ensembles.spirals_run(0, None)
+    assert 0.9 < found["held-out"]["accuracy"] < 1
+    assert found["held-out"]["nll"] == pytest.approx(found["train"]["nll"], abs=0.03)
+
+
+def test_the_stored_page_of_the_practical_is_that_of_the_stored_figures():
+    content, page = stored("deep_ensembles")
+    seeds = content["seeds"][: len(content["cubic"])]
+    assert page.startswith(reproduce_deep_ensembles.page(content["cubic"], content["spirals"], seeds))
+
+
+def test_every_member_of_ours_beats_the_constant_and_the_mixture_is_nearer_to_the_truth():
+    runs = stored("deep_ensembles")[0]["cubic"]
+    assert sum(reproduce_deep_ensembles.losing(run, "practical") for run in runs) > 0
+    for run in runs:
+        assert reproduce_deep_ensembles.losing(run, "ours") == 0
+        assert reproduce_deep_ensembles.way(run, "ours") > 0.5
+
+
+def test_ours_is_ahead_of_the_spirals_published_figures_and_of_its_set_up_on_new_points():
+    runs = stored("deep_ensembles")[0]["spirals"]
+
+    def mean(name, part, key):
+        return np.mean([run[part][key] for run in runs[name]])
+
+    published = reproduce_deep_ensembles.PUBLISHED["spirals"]
+    assert mean("ours", "train", "accuracy") > published["accuracy"]
+    assert mean("ours", "train", "nll") < published["nll"]
+    assert mean("ours", "held-out", "nll") < mean("practical", "held-out", "nll")
+    assert mean("ours", "held-out", "accuracy") > mean("practical", "held-out", "accuracy")
+    assert mean("truth", "held-out", "nll") < mean("ours", "held-out", "nll")
+
+
+def test_a_figure_is_so_many_standard_deviations_away():
+    assert reproduce_deep_ensembles.away([1.0, 2.0, 3.0], 4.0) == pytest.approx(2)
+
+
+# --- the tables of the UCI repository -------------------------------------------------------------------
+
+
+def test_every_split_holds_every_row_once_and_nine_tenths_of_them_train():
+    train, test = reproduce_uci.splits(308)
+    assert train.shape == (20, 277)
+    assert test.shape == (20, 31)
+    assert (np.sort(np.concatenate([train, test], axis=1)) == np.arange(308)).all()
+    assert len({tuple(rows) for rows in train}) == 20
+    # The first row of the published recipe, by hand.
+    assert (train[0] == np.random.RandomState(1).permutation(308)[:277]).all()
+
+
+def test_each_split_is_standardised_by_its_own_training_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(3, 2, size=(2, 50, 3))
+    rows[..., 2] = 7.0  # a constant column
+    values, mean, std = reproduce_uci.standardised(rows, rows[:, :40])
+    assert np.allclose(values[:, :40, :2].mean(axis=1), 0)
+    assert np.allclose(values[:, :40, :2].std(axis=1), 1)
+    assert (values[..., 2] == 0).all()
+    assert np.allclose(values * std + mean, rows)
+
+
+def test_passes_with_noise_are_a_mixture_of_gaussians():
+    rng = np.random.default_rng(0)
+    samples, y = rng.normal(size=(7, 3, 5)), rng.normal(size=(3, 5))
+    noise = np.array([0.5, 1.0, 2.0])
+    logs = stats.norm(samples, noise[:, None]).logpdf(y)
+    expected = -(logsumexp(logs, axis=0) - np.log(7)).mean(axis=-1)
+    assert np.allclose(reproduce_uci.mixture_of_passes_nll(samples, noise, y), expected)
+
+
+def test_one_gaussian_an_input_is_scored_as_everywhere_else():
+    rng = np.random.default_rng(0)
+    mean, variance, y = rng.normal(size=(2, 6)), rng.uniform(0.1, 2, size=(2, 6)), rng.normal(size=(2, 6))
+    rmse, nll = reproduce_uci.gaussian_scores(mean, variance, y)
+    for split in range(2):
+        assert nll[split] == pytest.approx(
+            metrics.gaussian_nll(mean[split], np.sqrt(variance[split]), y[split])
+        )
+        assert rmse[split] == pytest.approx(np.sqrt(np.mean((mean[split] - y[split]) ** 2)))
+
+
+def test_scores_are_told_in_the_units_of_the_table():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 2)), rng.normal(100, 25, size=40)
+    train, test = reproduce_uci.splits(40, count=2)
+    split = reproduce_uci.Split(x, y, train, test)
+    rmse, nll = reproduce_uci.gaussian_scores(np.zeros((2, 4)), np.ones((2, 4)), split.y_test)
+    told = split.in_units(rmse, nll)
+    for one in range(2):
+        mean, std = y[train[one]].mean(), y[train[one]].std()
+        assert told["rmse"][one] == pytest.approx(np.sqrt(np.mean((y[test[one]] - mean) ** 2)))
+        assert told["nll"][one] == pytest.approx(metrics.gaussian_nll(mean, std, y[test[one]]))
+
+
+def problem(rows=60):
+    """Two splits of a line with noise, standardised."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, rows, 1))
+    return x, 0.9 * x[..., 0] + 0.4 * rng.normal(size=(2, rows))
+
+
+def trained(x, y, epochs=30, **settings):
+    """Parameters of three networks a split."""
+    rates = np.full((len(x), 3), 0.02)
+    training = reproduce_uci.Training(x, y, rates, likelihood="gaussian", batch=25, seed=0, **settings)
+    return training.advance(epochs)
+
+
+def test_many_networks_trained_at_once_learn_and_never_see_the_rows_of_another_split():
+    x, y = problem()
+    params = trained(x, y)
+    assert not np.allclose(params["w"][0, 0], params["w"][0, 1])  # members are their own
+    mean, variance = reproduce_uci.mixture(params, x)
+    rmse, nll = reproduce_uci.gaussian_scores(mean, variance, y)
+    assert (rmse < 0.6 * y.std(axis=1)).all()
+    assert (nll < [metrics.gaussian_nll(0, row.std(), row) for row in y]).all()
+    other = y.copy()
+    other[1] *= -1
+    again = trained(x, other)
+    assert np.allclose(again["w"][0], params["w"][0], atol=1e-5)
+    assert not np.allclose(again["w"][1], params["w"][1], atol=1e-2)
+
+
+def test_training_goes_on_where_it_stopped_and_an_attack_changes_it():
+    x, y = problem()
+    attack = 0.2 * np.ptp(x, axis=1)[:, None, None]
+    clean, attacked = trained(x, y, 3), trained(x, y, 3, attack=attack)
+    assert not np.allclose(clean["w"], attacked["w"], atol=1e-3)
+    assert all(np.isfinite(leaf).all() for leaf in attacked.values())
+    rates = np.full((2, 3), 0.02)
+    training = reproduce_uci.Training(x, y, rates, likelihood="gaussian", batch=25, seed=0)
+    first = training.advance(2)["w"]
+    assert not np.allclose(training.advance(2)["w"], first, atol=1e-3)
+
+
+def test_a_pass_drops_units_at_the_rate_of_its_own_network_and_keeps_the_mean():
+    units, rates = reproduce_uci.HIDDEN, np.array([[0.0, 0.1, 0.5]])
+    params = {
+        "w": np.zeros((1, 3, 2, units), np.float32),
+        "b": np.ones((1, 3, 1, units), np.float32),
+        "v": np.full((1, 3, units, 1), 1 / units, np.float32),
+        "c": np.zeros((1, 3, 1, 1), np.float32),
+    }
+    # Without weights the inputs do not matter: the output is the share of the hidden units that are kept,
+    # scaled up. Its variance is p / (1 - p) / units.
+    samples = reproduce_uci.dropout_samples(params, np.ones((1, 40, 2)), rates, passes=200, seed=0)[:, 0]
+    assert samples.shape == (200, 3, 40)
+    assert samples[:, 0] == pytest.approx(1.0, abs=1e-5)
+    for network, rate in ((1, 0.1), (2, 0.5)):
+        expected = rate / (1 - rate) / units
+        assert samples[:, network].mean() == pytest.approx(1, abs=6 * np.sqrt(expected / 8000))
+        assert samples[:, network].var() == pytest.approx(expected, rel=0.1)
+
+
+def test_a_missing_table_says_how_to_find_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("UQHELPERS_DATA", str(tmp_path))
+    with pytest.raises(data.DataUnavailable, match=r"uci/yacht\.txt: set UQHELPERS_DATA"):
+        reproduce_uci.table("yacht")
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "yacht.txt").write_text("1 2 3\n")
+    with pytest.raises(ValueError, match="md5"):
+        reproduce_uci.table("yacht")
+
+
+def test_published_cells_stay_empty_where_there_is_no_figure():
+    assert reproduce_uci.cell({}, "concrete", "ensemble published", 0) == "6.03"
+    assert reproduce_uci.cell({}, "yacht", "MC-Dropout again published", 1) == "1.25"
+    assert reproduce_uci.cell({}, "wine", "ensemble published", 1) == ""
+    assert reproduce_uci.with_error([1.0, 2.0, 3.0], 2) == "2.00 ± 0.58"
+
+
+def test_the_stored_page_of_uci_is_that_of_the_stored_figures():
+    content, page = stored("uci")
+    assert page.startswith(reproduce_uci.page(content["tables"]))
+    for scores in content["tables"].values():
+        assert {len(column["rmse"]) for column in scores.values()} == {reproduce_uci.SPLITS}
