@@ -28,6 +28,7 @@ _MODULES = (
     "mc_dropout",
     "metrics",
     "models",
+    "odin",
     "plots",
     "training",
     "variational_inference",

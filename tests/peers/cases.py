@@ -52,6 +52,24 @@ def classification(generator):
     }
 
 
+def clusters(generator):
+    """Features of three classes, wide in four directions and narrow in four, and how they can go wrong.
+
+    The strange leave their class in the narrow directions. "dependent" are 16 mixtures of the eight, so
+    that the covariance has eight directions without any spread; "small" are the eight in other units.
+    """
+    labels = np.arange(900) % 3
+    wide = 3 * generator.normal(size=(3, 4))[labels] + generator.normal(size=(900, 4))
+    narrow = 0.05 * generator.normal(size=(900, 4))
+    narrow[750:] += 0.2 * np.sign(generator.normal(size=(150, 4)))
+    values = rounded(np.concatenate([wide, narrow], axis=1), 10)
+    mixed = values @ rounded(generator.normal(size=(8, 16)), 6)  # sums of few bits: exact, everywhere
+    by_name = {}
+    for name, kind in {"plain": values, "dependent": mixed, "small": values * 2.0**-16}.items():
+        by_name[name], by_name[f"{name}, new"] = kind[:600], kind[600:]
+    return by_name | {"labels": labels[:600], "strange": np.arange(300) >= 150}
+
+
 def make_cases():
     """All inputs, by name.
 
@@ -75,6 +93,9 @@ def make_cases():
         "inputs": rounded(generator.normal(size=(8, 3)), 10),
     }
     first = np.arange(100) < 10
+    apart = np.random.default_rng(1)  # its own, so that the draws above stay what they are
+    elsewhere = np.random.default_rng(2)  # likewise
+    features = clusters(elsewhere)
     return {
         "drawn": drawn,
         "temperature": {
@@ -136,6 +157,21 @@ def make_cases():
             "std": spread,
             "y": mean + rounded(1.25 * spread * generator.normal(size=400), 10) - 0.25,
         },
+        # What a head puts out before 1 is added: no evidence, little, and much, for right and wrong classes.
+        "evidence": {
+            "evidence": rounded(
+                np.maximum(apart.normal(size=(40, 5)), 0) * 4.0 ** apart.integers(-1, 4, (40, 1)), 10
+            ),
+            "labels": apart.integers(0, 5, 40),
+        },
+        # Images of three channels and 2 × 2 pixels, and the weights of a network with ten hidden units.
+        "images": {
+            "images": rounded(elsewhere.random((8, 3, 2, 2)), 10),
+            "hidden": rounded(elsewhere.normal(size=(10, 12)), 10),
+            "output": rounded(elsewhere.normal(size=(4, 10)), 10),
+            "std": np.array([0.25, 0.5, 0.375]),
+        },
+        "features": features,
     }
 
 

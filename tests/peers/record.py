@@ -23,6 +23,15 @@ STORED = Path(__file__).with_name("stored.json")
 LEVELS = np.linspace(0.05, 0.95, 15)  # probability levels of the regression curves
 BINS = 10
 PASSES = 4000  # of MC-Dropout
+ENERGY_TEMPERATURES = (1.0, 0.5, 1000.0)
+# Temperature, step, and whether the images count as divided by a standard deviation.
+ODIN_SETTINGS = (
+    (1.0, 0.0, False),
+    (1000.0, 0.0, False),
+    (1.0, 0.01, False),
+    (1000.0, 0.0014, False),
+    (1000.0, 0.01, True),
+)
 
 
 def scikit_learn(cases):
@@ -235,6 +244,29 @@ def pytorch_ood(cases):
         found["dropout mean"] = MCD.run_mean(model, inputs, PASSES)
     found["variance without dropout"] = MCD(without_dropout(model), samples=10)(inputs)
     found.update(moved_buffers(lambda model, inputs: MCD(model, samples=2)(inputs)))
+    found.update(out_of_distribution(cases))
+    return found
+
+
+def out_of_distribution(cases):
+    """pytorch-ood's detectors: from logits, from a network's gradient, and from features."""
+    from pytorch_ood.detector import ODIN, EnergyBased, Mahalanobis, MaxLogit
+    from pytorch_ood.metrics import functional as theirs
+
+    logits = tensors(cases["drawn"], "logits")[0][:60]
+    found = {"max logit": MaxLogit.score(logits)}
+    for temperature in ENERGY_TEMPERATURES:
+        found[f"energy, T = {temperature:g}"] = EnergyBased.score(logits, t=temperature)
+    model, (images,) = classifier(cases["images"]), tensors(cases["images"], "images")
+    for temperature, epsilon, scaled in ODIN_SETTINGS:
+        std = cases["images"]["std"].tolist() if scaled else None
+        detector = ODIN(model, eps=epsilon, temperature=temperature, norm_std=std)
+        found[odin_name(temperature, epsilon, scaled)] = detector(images)
+    for name in ("plain", "dependent", "small"):
+        known, labels, new, strange = tensors(cases["features"], name, "labels", f"{name}, new", "strange")
+        score = Mahalanobis(None).fit_features(known.float(), labels).predict_features(new.float())
+        found[f"Mahalanobis, {name}"] = score
+        found[f"auroc of Mahalanobis, {name}"] = theirs.auroc(score, -strange.long())
     return found
 
 
@@ -242,8 +274,8 @@ def torch_uncertainty(cases):
     """Metrics of classification and regression. Its axes are inputs, samples, classes."""
     from torch import distributions
     from torch.utils.data import DataLoader, TensorDataset
+    from torch_uncertainty import losses, ood_criteria
     from torch_uncertainty import metrics as theirs
-    from torch_uncertainty import ood_criteria
     from torch_uncertainty.methods import mc_dropout
     from torch_uncertainty.post_processing import TemperatureScaler
 
@@ -335,6 +367,12 @@ def torch_uncertainty(cases):
     ends = normal.icdf(mean.new_tensor(0.05)), normal.icdf(mean.new_tensor(0.95))
     found["coverage"] = measured(theirs.IntervalCoverage(), *ends, y)
     found["width"] = measured(theirs.MeanIntervalWidth(), *ends)
+
+    evidence, labels = tensors(cases["evidence"], "evidence", "labels")
+    for kind in ("mse", "log", "digamma"):
+        for weight in (0.0, 0.5):
+            loss = losses.DECLoss(reg_weight=weight, loss_type=kind, reduction="none")
+            found[f"evidential {kind}, penalty {weight:g}"] = loss(evidence, labels)[:, 0]
     return found
 
 
@@ -410,6 +448,25 @@ def network(case):
         model[0].weight.copy_(torch.from_numpy(case["hidden"]))
         model[3].weight.copy_(torch.from_numpy(case["output"]))
     return model.eval()
+
+
+def classifier(case):
+    """A network on images, with ten hidden units whose gradient is nowhere exactly zero."""
+    from uqhelpers._torch import torch
+
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(12, 10, bias=False), nn.Tanh(), nn.Linear(10, 4, bias=False)
+    ).double()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.from_numpy(case["hidden"]))
+        model[3].weight.copy_(torch.from_numpy(case["output"]))
+    return model.eval()
+
+
+def odin_name(temperature, epsilon, scaled):
+    """By what name an answer of ODIN is stored."""
+    return f"ODIN, T = {temperature:g}, step {epsilon:g}" + (", over the std" if scaled else "")
 
 
 def without_dropout(model):

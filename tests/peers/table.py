@@ -82,6 +82,19 @@ def median_quantile(cases):
     return curve.observed[0]
 
 
+def strange_features(name):
+    """AUROC of our Mahalanobis distance on features that go wrong."""
+
+    def figure(cases):
+        from uqhelpers import odin
+
+        case = cases["features"]
+        detector = odin.Mahalanobis().fit(case[name], case["labels"])
+        return metrics.auroc(detector.score(case[f"{name}, new"]), case["strange"])
+
+    return figure
+
+
 PHANTOM = "a bin of its own for confidence 1: eleven where ten were asked for"
 LEFT = "bins closed on the left: a confidence on an edge falls into the bin above"
 ORDER = "tied predictions are ranked by the order of the inputs"
@@ -228,6 +241,20 @@ ROWS = [
         lambda cases: metrics.predictive_entropy(cases["one-hot"]["probs"])[0],
         "probabilities are clipped at 1e-7 inside the logarithm",
         0,
+    ),
+    Row(
+        "pytorch-ood",
+        "AUROC of Mahalanobis, dependent features",
+        "auroc of Mahalanobis, dependent",
+        strange_features("dependent"),
+        "a ridge of 1e-6 is lost in the rounding of float32: some “distances” are negative",
+    ),
+    Row(
+        "pytorch-ood",
+        "AUROC of Mahalanobis, small features",
+        "auroc of Mahalanobis, small",
+        strange_features("small"),
+        "a ridge of 1e-6 is larger than what small features vary by",
     ),
     Row("popular recipe", "temperature", "temperature", temperature(2), STEPS, 2),
     Row("pytorch-ood", "temperature", "temperature", temperature(2), STEPS, 2),

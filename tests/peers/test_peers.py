@@ -156,6 +156,19 @@ def detected(figure, name="detection"):
     return figure(*case(name, "score", "strange"))
 
 
+def evidential(kind, weight):
+    """Our loss on the concentrations that their evidence stands for."""
+
+    def values():
+        from uqhelpers._torch import torch
+        from uqhelpers.evidential import evidential_loss
+
+        evidence, labels = (torch.from_numpy(array) for array in case("evidence", "evidence", "labels"))
+        return evidential_loss(evidence + 1, labels, kind, weight).numpy()
+
+    return values
+
+
 # library, its answer, ours, how closely they agree
 AGREEMENTS = [
     ("scikit-learn", "auroc", lambda: detected(metrics.auroc), DOUBLE),
@@ -245,6 +258,11 @@ AGREEMENTS = [
         "curve of intervals",
         lambda: metrics.regression_calibration_curve(*REGRESSION, levels=np.linspace(0, 1, 11)).observed,
         DOUBLE,
+    ),
+    *(
+        ("torch-uncertainty", f"evidential {kind}, penalty {weight:g}", evidential(kind, weight), DOUBLE)
+        for kind in ("mse", "log", "digamma")
+        for weight in (0.0, 0.5)
     ),
 ]
 
@@ -404,6 +422,74 @@ class TestDetection:
         assert theirs("torch-uncertainty", "fpr95 of the familiar") != theirs(
             "torch-uncertainty", "fpr95 of detection"
         )
+
+
+class TestOutOfDistribution:
+    LOGITS = CASES["drawn"]["logits"][:60]
+
+    @pytest.mark.parametrize("temperature", record.ENERGY_TEMPERATURES)
+    def test_the_energy_is_that_of_pytorch_ood(self, temperature):
+        from uqhelpers import odin
+
+        expected = theirs("pytorch-ood", f"energy, T = {temperature:g}")
+        assert odin.energy_score(self.LOGITS, temperature) == pytest.approx(expected, rel=DOUBLE)
+
+    def test_the_largest_logit_is_that_of_pytorch_ood(self):
+        from uqhelpers import odin
+
+        expected = theirs("pytorch-ood", "max logit")
+        assert odin.max_logit_score(self.LOGITS) == pytest.approx(expected, rel=DOUBLE)
+
+    @pytest.mark.parametrize(("temperature", "epsilon", "scaled"), record.ODIN_SETTINGS)
+    def test_odin_is_that_of_pytorch_ood(self, temperature, epsilon, scaled):
+        from uqhelpers import odin
+
+        model, images, std = record.classifier(CASES["images"]), *case("images", "images", "std")
+        ours = odin.odin_score(model, images, temperature, epsilon, std if scaled else None)
+        expected = theirs("pytorch-ood", record.odin_name(temperature, epsilon, scaled))
+        # Nine digits are stored, and at a high temperature the scores differ in the last of them only.
+        assert ours == pytest.approx(expected, abs=1e-9 / 2)
+        away_from_uniform = ours + 1 / 4
+        assert away_from_uniform == pytest.approx(expected + 1 / 4, rel=1e-4)
+
+    def test_a_step_does_something(self):
+        scores = [theirs("pytorch-ood", record.odin_name(*setting)) for setting in record.ODIN_SETTINGS]
+        assert (scores[2] < scores[0]).all()
+        assert (scores[3] < scores[1]).all()
+        assert (scores[4] < scores[3]).all()  # further, because divided by less than 1
+
+    @staticmethod
+    def mahalanobis(name, relative_ridge):
+        from uqhelpers import odin
+
+        known, labels, new = case("features", name, "labels", f"{name}, new")
+        return odin.Mahalanobis(relative_ridge).fit(known, labels), new
+
+    def test_well_conditioned_features_have_the_same_mahalanobis_distances(self):
+        known, labels = case("features", "plain", "labels")
+        centred = known - np.stack([known[labels == k].mean(axis=0) for k in range(3)])[labels]
+        # Theirs is half the distance under N times the covariance plus 1e-6: a ridge of 1e-6 / N on ours.
+        ridge = 1e-6 / len(known) / (centred**2).sum() * len(known) * known.shape[1]
+        ours, new = self.mahalanobis("plain", ridge)
+        assert ours.ridge == pytest.approx(1e-6 / len(known))
+        expected = 2 * len(known) * theirs("pytorch-ood", "Mahalanobis, plain")
+        assert ours.score(new) == pytest.approx(expected, rel=1e-4)  # float32
+
+    @pytest.mark.parametrize("name", ["dependent", "small"])
+    def test_a_fixed_ridge_fails_where_features_depend_on_each_other_or_are_small(self, name):
+        ours, new = self.mahalanobis(name, 1e-6)
+        strange = CASES["features"]["strange"]
+        assert metrics.auroc(ours.score(new), strange) > 0.99
+        found = theirs("pytorch-ood", f"Mahalanobis, {name}")
+        assert metrics.auroc(found, strange) < 0.95
+        assert metrics.auroc(found, strange) == pytest.approx(
+            theirs("pytorch-ood", f"auroc of Mahalanobis, {name}"), abs=1e-6
+        )
+
+    def test_no_distance_is_negative_and_many_of_pytorch_oods_are(self):
+        ours, new = self.mahalanobis("dependent", 1e-6)
+        assert ours.score(new).min() > 0
+        assert (theirs("pytorch-ood", "Mahalanobis, dependent") < 0).mean() > 0.2
 
 
 class TestOrientation:

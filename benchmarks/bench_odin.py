@@ -1,0 +1,104 @@
+"""ODIN, Mahalanobis and energy on many images, beside pytorch-ood in the same run.
+
+In each row ``ratio`` is our time over the baseline's: below 1 we are faster. A
+baseline that is not installed leaves its time empty (``make peers`` makes an
+environment that holds it). Both get the same network and one thread; ours
+computes what follows the network in float64, theirs in float32. ODIN's
+intermediate values fill a cache quickly, so it is timed beside batches of both
+our size and a usual one.
+"""
+
+import numpy as np
+
+from benchmarks.bench_mc_dropout import test_images
+from benchmarks.timing import installed, row
+from uqhelpers import models, odin, training
+
+BATCH, USUAL = 100, 250
+BASELINE = "pytorch-ood"
+
+
+def theirs(detector, images, batch=BATCH):
+    """One of pytorch-ood's detectors over all images, batch by batch."""
+    from uqhelpers._torch import torch
+
+    return torch.cat([detector(part) for part in torch.from_numpy(images).split(batch)])
+
+
+def rows(inputs=10_000, features=128, classes=10, repeats=3):
+    """Measure all three; the sizes are arguments so that a test can run it small.
+
+    Parameters
+    ----------
+    inputs : int
+        Images, and rows of features.
+    features, classes : int
+        Size of the Mahalanobis problem.
+    repeats : int
+        The shortest of so many times counts.
+
+    Returns
+    -------
+    list of dict
+        With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
+        (ours / baseline) and ``note``.
+    """
+    from threadpoolctl import threadpool_limits
+
+    from uqhelpers._torch import torch
+
+    torch.set_num_threads(1)
+    images, what = test_images(inputs)
+    with training.seeded(0):
+        net = models.SimpleNet().eval()
+    there = installed("pytorch_ood")
+    if there:
+        from pytorch_ood.detector import ODIN, EnergyBased, Mahalanobis
+
+        nudge, energy = ODIN(net, eps=0.0014, temperature=1000.0), EnergyBased(net)
+    odin.odin_score(net, images[:BATCH])  # the first call of anything is slower
+
+    rng = np.random.default_rng(0)
+    labels = np.arange(inputs) % classes
+    centres = 2 * rng.standard_normal((classes, features))
+    known = (centres[labels] + rng.standard_normal((inputs, features))).astype(np.float32)
+    new = (centres[labels] + 1.5 * rng.standard_normal((inputs, features))).astype(np.float32)
+    tensors = [torch.from_numpy(array) for array in (known, labels, new)]
+
+    def ours_by_distance():
+        return odin.Mahalanobis().fit(known, labels).score(new)
+
+    def theirs_by_distance():
+        return Mahalanobis(None).fit_features(*tensors[:2]).predict_features(tensors[2])
+
+    size = f"{len(images):,} {what}, SimpleNet, ours in batches of {BATCH}, one thread"
+    with threadpool_limits(1):
+        return [
+            *(
+                row(
+                    "ODIN, T = 1000, step .0014",
+                    lambda: odin.odin_score(net, images, batch_size=BATCH),
+                    f"{BASELINE}, batches of {batch}",
+                    (lambda batch=batch: theirs(nudge, images, batch)) if there else None,
+                    repeats,
+                    f"{size}; bound 1",
+                )
+                for batch in (BATCH, USUAL)
+            ),
+            row(
+                "energy, from images",
+                lambda: odin.energy_score(training.predict_outputs(net, images, batch_size=BATCH)),
+                f"{BASELINE}, batches of {BATCH}",
+                (lambda: theirs(energy, images)) if there else None,
+                repeats,
+                f"{size}; bound 1",
+            ),
+            row(
+                "Mahalanobis, fit and score",
+                ours_by_distance,
+                BASELINE,
+                theirs_by_distance if there else None,
+                repeats,
+                f"{inputs:,} x {features} features to fit and as many to score, {classes} classes; bound 1",
+            ),
+        ]

@@ -1,0 +1,335 @@
+"""Checks of the exercise on out-of-distribution detection."""
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+
+SCORES = ("odin.softmax_score", "odin.energy_score", "odin.max_logit_score")
+
+
+@question(
+    "q1",
+    points=3,
+    hint="Subtract the largest logit before exp; the energy is -T log of the sum of exp(f / T).",
+    forbids=SCORES,
+)
+def both_scores_are_right_and_do_not_overflow(learner, seed):
+    logits, heat = 3 * np.random.default_rng(seed).normal(size=(6, 5)), 2.5
+    names = ["the softmax score", "the energy"]
+    got = expect_parts(learner.call("scores", logits, heat), names)
+    probs = softmax(logits / heat, axis=1)
+    expect_close(
+        got[0],
+        -probs.max(axis=1),
+        what=names[0],
+        hints={
+            "that is the confidence: a score is higher for what is stranger": probs.max(axis=1),
+            "the logits are multiplied by the temperature: divide, so that heat flattens": -softmax(
+                logits * heat, axis=1
+            ).max(axis=1),
+            "the temperature is missing in the softmax": -softmax(logits, axis=1).max(axis=1),
+            "a softmax over the inputs: the classes are the last axis": -softmax(logits / heat, axis=0).max(
+                axis=1
+            ),
+        },
+    )
+    energy = -heat * logsumexp(logits / heat, axis=1)
+    expect_close(
+        got[1],
+        energy,
+        what=names[1],
+        hints={
+            "the sign: an input with much evidence has a low energy": -energy,
+            "the factor T in front of the logarithm is missing": energy / heat,
+            "the temperature is missing in the energy": -logsumexp(logits, axis=1),
+        },
+    )
+    large = 5000 * logits
+    got = expect_parts(learner.call("scores", large, heat), names)
+    finite = [np.isfinite(as_numbers(part, name)).all() for part, name in zip(got, names, strict=True)]
+    expect(all(finite), "large logits overflow: subtract the largest before exp, and add it back after log")
+    expect_close(got[0], -softmax(large / heat, axis=1).max(axis=1), what=f"{names[0]} of large logits")
+    expect_close(got[1], -heat * logsumexp(large / heat, axis=1), what=f"{names[1]} of large logits")
+
+
+@question(
+    "q2",
+    points=3,
+    hint="Hot: exp(-d/T) is about 1 - d/T for each distance d. Cold: only the smallest distance is left.",
+)
+def the_limits_are_evidence_and_margin(learner, seed):
+    logits = 4 * np.random.default_rng(seed).normal(size=(7, 6))
+    ranked = np.sort(logits, axis=1)
+    evidence, margin = ranked[:, -1] - logits.mean(axis=1), ranked[:, -1] - ranked[:, -2]
+    got = expect_parts(learner.call("limits", logits), ["the hot limit", "the cold limit"])
+    expect_close(
+        got[0],
+        evidence,
+        what="the hot limit",
+        hints={
+            "the two are swapped: hot, the runner-up is one of many": margin,
+            "the mean is over all classes, the winner's distance 0 among them": evidence * 6 / 5,
+            "a sum over the classes, where their mean is left": evidence * 6,
+            "that is the largest logit: it is measured from the average": ranked[:, -1],
+            "the sign: the winner stands above the average": -evidence,
+        },
+    )
+    expect_close(
+        got[1],
+        margin,
+        what="the cold limit",
+        hints={
+            "that is the runner-up itself: the limit is its distance": ranked[:, -2],
+            "the sign: with the minus in front it is a distance, above 0": -margin,
+        },
+    )
+
+
+def linear_case(seed):
+    """A linear classifier for which every known mistake moves the input to another place."""
+    rng = np.random.default_rng(seed)
+    while True:
+        case = {
+            "x": rng.normal(size=(8, 5)),
+            "weights": 2 * rng.normal(size=(3, 5)),
+            "bias": rng.normal(size=3),
+            "temperature": 20.0,
+            "epsilon": 0.03,
+            "std": rng.uniform(0.2, 0.6, size=5),
+        }
+        steps = list(wrong_steps(**case).values())
+        distinct = [np.abs(a - b).max() > 1e-3 for i, a in enumerate(steps) for b in steps[:i]]
+        if all(distinct) and np.abs(gradient(**case)).min() > 1e-4:
+            return case
+
+
+def gradient(x, weights, bias, temperature, heat=None, **_):
+    """Of the cross-entropy of the prediction; ``heat`` stands in for the temperature in the softmax."""
+    logits = x @ weights.T + bias
+    probs = softmax(logits / (temperature if heat is None else heat), axis=1)
+    return (probs - np.eye(len(weights))[logits.argmax(axis=1)]) @ weights / temperature
+
+
+def wrong_steps(x, std, epsilon, **case):
+    """The right place under "", and those of the known mistakes."""
+    slope = gradient(x, **case)
+    sign = np.sign(slope)
+    plain = np.sign(
+        softmax((x @ case["weights"].T + case["bias"]) / case["temperature"], axis=1) @ case["weights"]
+    )
+    return {
+        "": x - epsilon * sign / std,
+        "that is the attack: the step goes *down* the loss of the prediction": x + epsilon * sign / std,
+        "the step is in the units from before: divide it by the standard deviation": x - epsilon * sign,
+        "multiplied by the standard deviation, where it is divided by": x - epsilon * sign * std,
+        "the sign of the gradient, not the gradient: each value moves by the same amount": x
+        - epsilon * slope / std,
+        "the temperature is missing in the softmax of the gradient": x
+        - epsilon * np.sign(gradient(x, heat=1.0, **case)) / std,
+        "the label is missing in the gradient: probabilities minus one-hot": x - epsilon * plain / std,
+    }
+
+
+@question(
+    "q3",
+    points=3,
+    hint="By the logits the cross-entropy has the gradient (p - one-hot of the prediction) / T; then Wᵀ.",
+    forbids=("odin.perturb", "odin.odin_score"),
+)
+def the_step_goes_where_the_prediction_is_surer(learner, seed):
+    case = linear_case(seed)
+    steps = wrong_steps(**case)
+    want = steps.pop("")
+    expect_close(learner.call("nudged", *case.values()), want, hints=steps, what="the moved input")
+
+
+def small_features(seed):
+    """Small features of three classes: some repeat others, one never fires."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(60) % 3
+
+    def spread_out(inside):
+        return 1e-3 * np.concatenate([inside, inside[:, :1] - inside[:, 1:2], 0 * inside[:, :1]], axis=1)
+
+    centres = 3 * rng.normal(size=(3, 4))
+    scale = np.array([1.0, 0.7, 0.4, 0.1])
+    known = spread_out(centres[labels] + scale * rng.normal(size=(60, 4)))
+    new = spread_out(centres[np.arange(9) % 3] + 2 * scale * rng.normal(size=(9, 4)))
+    return known, labels, new
+
+
+def distances(known, labels, new, rule, around_all=False, own=False, counts=len):
+    means = np.stack([known[labels == c].mean(axis=0) for c in range(3)])
+    rest = known - (known.mean(axis=0) if around_all else means[labels])
+    found = []
+    for c, mean in enumerate(means):
+        group = rest[labels == c] if own else rest
+        cov = group.T @ group / counts(group)
+        precision = np.linalg.inv(cov + rule(cov) * np.eye(len(cov)))
+        found.append(np.einsum("nd,de,ne->n", new - mean, precision, new - mean))
+    return np.array(found)
+
+
+def relative(cov):
+    return 1e-6 * np.trace(cov) / len(cov)
+
+
+@question(
+    "q4",
+    points=3,
+    hint="Centre each class by its own mean, average over all inputs, and let the ridge be a share.",
+    forbids=("odin.Mahalanobis", "ddu.GaussianFeatureDensity"),
+)
+def the_distance_survives_dead_and_small_features(learner, seed):
+    case = small_features(seed)
+    right = distances(*case, relative)
+    expect_close(
+        learner.call("distance", *case),
+        right.min(axis=0),
+        rtol=1e-4,
+        what="the distance",
+        hints={
+            "the ridge has units: 1e-6 is larger than what these features vary by": distances(
+                *case, lambda cov: 1e-6
+            ).min(axis=0),
+            "the covariance is around the mean of all inputs: centre each class by its own": distances(
+                *case, relative, around_all=True
+            ).min(axis=0),
+            "centre each class by its own mean, and let the ridge be a share: both missing": distances(
+                *case, lambda cov: 1e-6, around_all=True
+            ).min(axis=0),
+            "each class has its own covariance: share one": distances(*case, relative, own=True).min(axis=0),
+            "a root: the squared distance is asked for": np.sqrt(right.min(axis=0)),
+            "the farthest class: an input is as strange as its nearest class says": right.max(axis=0),
+            "the mean over the classes: an input is as strange as its nearest class says": right.mean(axis=0),
+            "divided by n - 1: take the mean of the squares": distances(
+                *case, relative, counts=lambda group: len(group) - 1
+            ).min(axis=0),
+            "the sum of squares is not divided by how many there are": distances(
+                *case, relative, counts=lambda group: 1
+            ).min(axis=0),
+        },
+    )
+
+
+def two_kinds(seed):
+    """Scores of 200 familiar and 40 strange inputs: 38 of the 40 are 95 %."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=200), 1.5 + rng.normal(size=40), float(rng.choice([0.01, 0.02, 0.05]))
+
+
+@question(
+    "q5",
+    points=3,
+    hint="Sort the strange; 95 % of 40 are 38. An alarm is right with the chance that Bayes' rule gives it.",
+    forbids=("metrics.fpr95",),
+)
+def rates_and_alarms_are_told_apart(learner, seed):
+    familiar, strange, prevalence = two_kinds(seed)
+    threshold = np.sort(strange)[::-1][37]
+    false, found = np.mean(familiar >= threshold), np.mean(strange >= threshold)
+    swapped = np.sort(familiar)[189]  # 95 % of the familiar are let pass
+    got = expect_parts(learner.call("alarms", familiar, strange, prevalence), ["FPR95", "the precision"])
+    expect_close(
+        got[0],
+        false,
+        what="FPR95",
+        hints={
+            "the classes are swapped: 95 % of the *strange* are stopped, familiar are counted": np.mean(
+                strange <= swapped
+            ),
+            "95 % of the familiar were let pass: the threshold is set by the strange": np.mean(
+                familiar > swapped
+            ),
+            "that is the share of the familiar that pass: count those that are stopped": 1 - false,
+        },
+    )
+
+    def precision(share):
+        return found * share / (found * share + false * (1 - share))
+
+    expect_close(
+        got[1],
+        precision(prevalence),
+        what="the precision",
+        hints={
+            "one minus a rate among the familiar is no share of the alarms": 1 - false,
+            "that is the precision in this sample: the strange are rarer in operation": precision(40 / 240),
+            "that is the precision at even odds: weigh both rates by the prevalence": precision(0.5),
+            "prevalence and its complement are swapped": precision(1 - prevalence),
+            "that is the share of the strange that are stopped": found,
+        },
+    )
+
+
+def table(seed):
+    """AUROC of six detectors on four sets, in which every way of choosing gives another figure."""
+    rng = np.random.default_rng(seed)
+    while True:
+        figures = np.clip(0.9 + 0.02 * rng.normal(size=(6, 1)) + 0.03 * rng.normal(size=(6, 4)), 0.5, 1)
+        found = sorted(choices(figures).values())
+        if np.diff(found).min() > 1e-3:
+            return figures
+
+
+def choices(figures):
+    sets = range(figures.shape[1])
+    others = [np.delete(figures, s, axis=1).mean(axis=1).argmax() for s in sets]
+    honest, leaked = figures[others, sets], figures.max(axis=0)
+    one = figures[figures.mean(axis=1).argmax()]
+    return {
+        "right": np.mean(leaked - honest),
+        "kept": np.mean(leaked - one),
+        "sign": np.mean(honest - leaked),
+        "leaked": leaked.mean(),
+        "honest": honest.mean(),
+        "range": np.mean(leaked - figures.min(axis=0)),
+        "average": np.mean(leaked - figures.mean(axis=0)),
+    }
+
+
+@question(
+    "q6",
+    points=2,
+    hint="For each set: which detector is best on average over the *other* sets?",
+)
+def the_flattery_of_a_leaked_choice_is_right(learner, seed):
+    figures = table(seed)
+    found = choices(figures)
+    expect_close(
+        learner.call("flattery", figures),
+        found["right"],
+        what="the flattery",
+        hints={
+            "the reported set took part in the choice: leave it out of the average": found["kept"],
+            "the sign: leaked minus honest": found["sign"],
+            "that is the leaked figure itself: subtract the honest one": found["leaked"],
+            "that is the honest figure itself: subtract it from the leaked one": found["honest"],
+            "the best against the worst: the honest choice is not the worst one": found["range"],
+            "the best against the average detector: an honest choice is better than none": found["average"],
+        },
+    )
+
+
+@question("q6", points=1, hint="The best of many noisy figures is the one that luck favoured most.")
+def the_flattery_grows_with_the_candidates(learner, seed):
+    expect_choice(
+        learner.value("more_candidates"),
+        "grows",
+        {
+            "shrinks": "the other way: each further candidate is a further chance of being lucky on this set",
+            "stays": "the largest of many figures rises with their number, even if all are equally good",
+        },
+        what="`more_candidates`",
+    )
+
+
+q7 = manual(
+    "q7",
+    "An alarm that was tuned and reported on noise: which doubts, and which experiment?",
+    {
+        "noise is far, it was used for the choice, and AUROC hides how rare the strange are": 1,
+        "a near set that was in no choice, with FPR95 or precision at the true prevalence, over seeds": 1,
+    },
+)
