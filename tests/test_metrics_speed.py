@@ -27,6 +27,8 @@ def test_every_row_of_the_benchmark_is_measured(bench):
         "decompose",
         "SampleAccumulator",
         "expected_calibration_error",
+        "adaptive_calibration_error",
+        "fit_temperature",
         "aurc",
     }
     for entry in table:
