@@ -33,8 +33,8 @@ def build(root=ROOT, quiet=True):
         shutil.rmtree(root / "_build" / ".doctrees", ignore_errors=True)
         return status
     html = root / "_build" / "html"
-    # Sphinx copies these only when a page has changed, too.
-    shutil.copytree(root / "_static", html / "_static", dirs_exist_ok=True)
+    if (root / "_static").is_dir():  # Sphinx copies it only when a page has changed, too
+        shutil.copytree(root / "_static", html / "_static", dirs_exist_ok=True)
     present = {html / f"{page}.html" for page in pages(root)}
     for stale in set((html / "book").rglob("*.html")) - present:
         stale.unlink()
