@@ -98,7 +98,7 @@ def rows(inputs=60_000, features=256, classes=10, images=2_000, repeats=3):
         ]
         nets = networks(MEMBERS)
         pictures = np.random.default_rng(0).random((images, 1, 28, 28), dtype=np.float32)
-        seen = ddu.features(nets[0], pictures)
+        seen = training.features(nets[0], pictures)
         own = ddu.GaussianFeatureDensity().fit(seen, np.arange(images) % 10)
         table.append(
             row(

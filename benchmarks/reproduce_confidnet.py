@@ -109,8 +109,8 @@ def single(kind, seed, images):
     dropped = mc_dropout.predict(net, test.images, passes=PASSES, seed=seed)
     rows["MC-Dropout"] = figures(-dropped.total, dropped.mean.argmax(axis=1) != test.labels)
 
-    trust = confidnet.TrustScore().fit(confidnet.features(net, train.images), train.labels)
-    rows["trust score"] = figures(trust.confidence(confidnet.features(net, test.images), predicted), wrong)
+    trust = confidnet.TrustScore().fit(training.features(net, train.images), train.labels)
+    rows["trust score"] = figures(trust.confidence(training.features(net, test.images), predicted), wrong)
 
     first = dict(CONFIDNET, fine_tune_epochs=0)
     longer = dict(first, epochs=CONFIDNET["epochs"] * PASSES_OVER_VALIDATION)

@@ -79,8 +79,8 @@ def run(seed, kind, train, held_out, groups, labels, epochs=EPOCHS):
     with training.seeded(seed):
         net = ddu.ResidualNet((1, 28, 28), 10, mean=MEAN, std=STD, width=WIDTH, **KINDS[kind])
     training.fit(net, *train, epochs=epochs, batch_size=BATCH, learning_rate=RATE, seed=seed)
-    density = ddu.GaussianFeatureDensity().fit(ddu.features(net, train[0]), train[1])
-    density.calibrate(ddu.features(net, held_out))
+    density = ddu.GaussianFeatureDensity().fit(training.features(net, train[0]), train[1])
+    density.calibrate(training.features(net, held_out))
     said = {name: ddu.predict(net, density, images) for name, images in groups.items()}
     scores = {
         name: {"entropy": s.aleatoric, "msp": metrics.msp_score(s.probs), "density": s.epistemic}

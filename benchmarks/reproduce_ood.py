@@ -75,7 +75,7 @@ def shuffled(images, seed=0):
 def scores(nets, place, images, fitted, tuning, seed):
     """Every detector's scores of some images; ``place`` is the network's among ``nets``."""
     net = nets[place]
-    logits, features = training.predict_outputs(net, images), odin.features(net, images)
+    logits, features = training.predict_outputs(net, images), training.features(net, images)
     triple = [training.predict_outputs(nets[(place + i) % len(nets)], images) for i in range(TRIPLE)]
     dropout = mc_dropout.predict(net, images, passes=PASSES, seed=seed)
     return {
@@ -117,7 +117,7 @@ def one_run(nets, place, seed, images, strange):
         ``accuracy``, what was ``tuned``, and ``figures`` by detector and set.
     """
     net = nets[place]
-    features = odin.features(net, images.train.images)
+    features = training.features(net, images.train.images)
     fitted = {
         "mahalanobis": odin.Mahalanobis().fit(features, images.train.labels),
         "neighbours": odin.KNearestNeighbours(min(NEIGHBOURS, len(features))).fit(features),

@@ -15,7 +15,6 @@ from uqhelpers.confidnet import (
     TrustScore,
     confidence_loss,
     failure_table,
-    features,
     true_class_probability,
 )
 
@@ -99,19 +98,6 @@ def test_the_loss_that_is_reported_is_that_of_the_definition():
     assert heavy.history.loss[0] == pytest.approx((np.where(right, 1, 5) * squares).mean(), rel=1e-5)
     assert heavy.history.errors == np.sum(~right)
     assert heavy.history.inputs == len(x)
-
-
-# --- features ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_features_are_what_the_last_layer_reads(kind):
-    net, (x, _) = network(kind), images()
-    last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
-    values = features(net, x, batch_size=17)
-    assert values.shape == (len(x), last.in_features)
-    weight, bias = last.weight.detach().double().numpy(), last.bias.detach().double().numpy()
-    assert values @ weight.T + bias == pytest.approx(training.predict_outputs(net, x), abs=1e-5)
 
 
 # --- ConfidNet --------------------------------------------------------------------------------------------
@@ -240,7 +226,7 @@ BAD = {
     "hidden": lambda: ConfidNet(network(), hidden=(4, 0)),
     "hidden: expected a sequence": lambda: ConfidNet(network(), hidden=4),
     "model: expected a torch": lambda: ConfidNet(lambda x: x),
-    "one without weights": lambda: ConfidNet(nn.ReLU()),
+    "which has no weights": lambda: ConfidNet(nn.ReLU()),
     "leave the softmax out": lambda: fitted(nn.Sequential(network(), nn.Softmax(-1))),
     "epochs": lambda: fitted(network(), epochs=0),
     "fine_tune_epochs": lambda: fitted(network(), fine_tune_epochs=-1),

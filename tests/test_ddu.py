@@ -310,7 +310,7 @@ def test_the_network_takes_images_of_any_size(shape, coefficient):
     net = ddu.ResidualNet(shape, 4, coefficient, width=5)
     images = np.random.default_rng(0).random((3, *shape), dtype=np.float32)
     assert training.predict(net, images).shape == (3, 4)
-    assert ddu.features(net, images).shape == (3, 5)
+    assert training.features(net, images).shape == (3, 5)
 
 
 def test_capped_and_plain_networks_of_one_seed_begin_with_the_same_weights():
@@ -354,8 +354,10 @@ def fitted():
         batch_size=64,
         progress=False,
     )
-    density = ddu.GaussianFeatureDensity().fit(ddu.features(net, digits.train.images), digits.train.labels)
-    return net, density.calibrate(ddu.features(net, digits.validation.images)), digits
+    density = ddu.GaussianFeatureDensity().fit(
+        training.features(net, digits.train.images), digits.train.labels
+    )
+    return net, density.calibrate(training.features(net, digits.validation.images)), digits
 
 
 def test_one_prediction_says_both(fitted):
@@ -364,7 +366,7 @@ def test_one_prediction_says_both(fitted):
     said = ddu.predict(net, density, images, batch_size=20)
     assert said.probs == pytest.approx(training.predict(net, images), abs=1e-6)
     assert said.aleatoric == pytest.approx(-(said.probs * np.log(said.probs)).sum(axis=1))
-    values = ddu.features(net, images)
+    values = training.features(net, images)
     assert said.log_density == pytest.approx(density.log_density(values), abs=1e-3)
     assert np.array_equal(said.epistemic, -said.log_density)
     assert said.quantile == pytest.approx(density.quantile(values))
@@ -407,16 +409,6 @@ def test_the_network_comes_back_as_it_came_and_the_global_generators_too(fitted)
         ddu.SpectralNormConv2d(1, 1, 3, (5, 5))
         assert torch.equal(torch.random.get_rng_state(), expected)
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-
-
-def test_any_network_of_the_book_has_features():
-    images = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
-    for net, width in (
-        (models.MLP(64, 10, hidden=(20, 7)), 7),
-        (models.SimpleNet((1, 8, 8)), 128),
-        (models.LeNet((1, 8, 8)), 84),
-    ):
-        assert ddu.features(net, images).shape == (3, width)
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -469,14 +461,6 @@ GOOD = clusters(30)
         (lambda d: ddu.ResidualNet(coefficient=-1.0), "coefficient"),
         (lambda d: ddu.ResidualNet(width=0), "width"),
         (lambda d: ddu.ResidualNet(classes=1), "classes"),
-        (lambda d: ddu.features(np.ones, GOOD[0]), "model: expected a torch.nn.Module"),
-        (
-            lambda d: ddu.features(torch.nn.Conv2d(1, 1, 1), np.ones((1, 1, 2, 2))),
-            "model: expected a network",
-        ),
-        (lambda d: ddu.features(models.MLP(4, 3), np.zeros((0, 4))), "inputs"),
-        (lambda d: ddu.features(models.MLP(4, 3), np.full((1, 4), np.nan)), "inputs"),
-        (lambda d: ddu.features(models.MLP(4, 3), GOOD[0], batch_size=0), "batch_size"),
         (
             lambda d: ddu.predict(models.MLP(4, 3), None, GOOD[0]),
             "density: expected a GaussianFeatureDensity",
@@ -490,14 +474,6 @@ def test_nonsense_is_refused_by_name(call, words):
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=words):
             call(ddu.GaussianFeatureDensity())
-
-
-def test_a_network_that_ends_in_something_else_is_refused():
-    softmaxed = torch.nn.Sequential(models.MLP(4, 3), torch.nn.Softmax(-1))
-    with pytest.raises(ValueError, match=r"ends in a torch\.nn\.Linear"):
-        ddu.features(softmaxed, GOOD[0])
-    with pytest.raises(ValueError, match="one vector of features"):
-        ddu.features(torch.nn.Linear(4, 3), GOOD[0][:, None])
 
 
 # --- benchmarks -----------------------------------------------------------------------------------

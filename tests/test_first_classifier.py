@@ -16,7 +16,6 @@ from uqhelpers.first_classifier import (
     Familiarity,
     class_scores,
     confusion_matrix,
-    embed,
     most_confident_errors,
     neighbours_kept,
 )
@@ -168,65 +167,6 @@ def test_without_errors_there_are_none():
 def test_errors_of_nonsense_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         most_confident_errors(*arguments)
-
-
-# --- the last hidden layer --------------------------------------------------------------------------------
-
-
-def networks():
-    yield models.MLP(64, 10, (32, 16), dropout=0.5), "-1"
-    yield models.SimpleNet((1, 8, 8)), "output"
-    yield models.LeNet((1, 8, 8)), "head.6"
-
-
-@pytest.mark.parametrize(("net", "last"), list(networks()), ids=["MLP", "SimpleNet", "LeNet"])
-def test_the_last_layer_makes_the_logits_of_what_is_embedded(net, last, rng):
-    images = rng.random((7, 1, 8, 8)).astype(np.float32)
-    layer = list(net.modules())[-1] if last == "-1" else net.get_submodule(last)
-    features = embed(net, images, batch_size=3)
-    assert features.dtype == np.float64
-    with torch.no_grad():
-        logits = layer(torch.tensor(features, dtype=torch.float32))
-    np.testing.assert_allclose(logits, training.predict_outputs(net, images), atol=1e-5)
-
-
-def test_a_network_is_left_as_it_came(rng):
-    net = models.MLP(4, 2, (8,), dropout=0.5).train()
-    first, second = (embed(net, rng.random((5, 4)) * 0 + 0.3) for _ in range(2))
-    assert np.array_equal(first, second)  # dropout was off
-    assert net.training
-    assert not any(layer._forward_pre_hooks for layer in net.modules())
-
-
-def test_a_network_that_fails_is_left_as_it_came_too(rng):
-    net = models.MLP(4, 2, (8,))
-    with pytest.raises(RuntimeError):
-        embed(net, rng.random((5, 3)))
-    assert not any(layer._forward_pre_hooks for layer in net.modules())
-
-
-class Tokens(torch.nn.Module):
-    """A network whose last linear layer sees a row of vectors an input."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 2)
-
-    def forward(self, inputs):
-        return self.layer(inputs.unsqueeze(1).expand(-1, 3, -1)).mean(dim=1)
-
-
-@pytest.mark.parametrize("net", [torch.nn.Conv2d(1, 1, 1), Tokens()], ids=["none", "of rows"])
-def test_a_network_without_a_last_linear_layer_is_refused(net):
-    inputs = np.zeros((2, 1, 4, 4) if isinstance(net, torch.nn.Conv2d) else (2, 4))
-    with pytest.raises(ValueError, match=r"model: expected a torch\.nn\.Linear"):
-        embed(net, inputs)
-
-
-@pytest.mark.parametrize("inputs", [np.zeros((0, 4)), np.full((2, 4), np.nan)])
-def test_inputs_that_are_none_are_not_embedded(inputs):
-    with pytest.raises(ValueError, match="inputs: expected"):
-        embed(models.MLP(4, 2), inputs)
 
 
 # --- neighbours -------------------------------------------------------------------------------------------
@@ -382,9 +322,11 @@ def test_a_classifier_of_digits_is_taken_apart(rng):
     assert abs(scores.macro_f1 - scores.accuracy) < 0.02
     worst = most_confident_errors(probs, digits.test.labels, k=3)
     assert np.all(probs.argmax(axis=1)[worst] != digits.test.labels[worst])
-    guard = Familiarity().fit(embed(net, digits.train.images), embed(net, digits.validation.images))
+    guard = Familiarity().fit(
+        training.features(net, digits.train.images), training.features(net, digits.validation.images)
+    )
     scores = [
-        guard.score(embed(net, part))
+        guard.score(training.features(net, part))
         for part in (digits.test.images, data.load_ood("letters", "digits").images)
     ]
     assert metrics.auroc(np.concatenate(scores), np.repeat([0, 1], [600, 600])) > 0.85

@@ -201,7 +201,7 @@ def test_the_network_is_left_as_it_came(training_mode):
     copy = x.copy()
     odin.odin_score(net, x)
     odin.perturb(net, x)
-    odin.features(net, x)
+    training.features(net, x)
     odin.tune(net, x, 1 - x, temperatures=(1, 10), epsilons=(0, 0.1))
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in before.items())
     assert [module.training for module in net.modules()] == modes
@@ -273,24 +273,6 @@ def test_fpr95_can_be_what_is_to_be_best():
 def test_what_is_held_out_is_not_to_be_its_own_stranger():
     with pytest.raises(ValueError, match="proxy_ood: expected other inputs"):
         odin.tune(network(), images(), images())
-
-
-# --- features -------------------------------------------------------------------------------------
-
-
-def test_features_are_what_the_last_layer_sees():
-    net, x = network().float(), images().astype(np.float32)
-    found = odin.features(net, x, batch_size=7)
-    assert found.dtype == np.float64
-    weight, bias = (p.detach().double().numpy() for p in net[-1].parameters())
-    assert found @ weight.T + bias == pytest.approx(training.predict_outputs(net, x), abs=1e-5)
-
-
-def test_a_network_that_does_not_end_in_a_linear_layer_is_refused():
-    softmax_at_the_end = nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(dim=1)).double()
-    for model in (softmax_at_the_end, nn.Sequential(nn.Flatten(), nn.Tanh()), "net"):
-        with pytest.raises(ValueError, match="model: expected"):
-            odin.features(model, images())
 
 
 # --- Mahalanobis ----------------------------------------------------------------------------------
@@ -390,7 +372,7 @@ def test_a_feature_vector_of_zeros_is_one_away_from_everything():
 
 def all_scores(net, train):
     """Every score of the module as a function of images."""
-    seen = odin.features(net, train.images)
+    seen = training.features(net, train.images)
     distance, neighbours = odin.Mahalanobis().fit(seen, train.labels), odin.KNearestNeighbours(10).fit(seen)
     return {
         "softmax": lambda x: odin.softmax_score(training.predict_outputs(net, x)),
@@ -398,8 +380,8 @@ def all_scores(net, train):
         "largest logit": lambda x: odin.max_logit_score(training.predict_outputs(net, x)),
         "energy": lambda x: odin.energy_score(training.predict_outputs(net, x)),
         "ODIN": lambda x: odin.odin_score(net, x, 1000, 0.01),
-        "Mahalanobis": lambda x: distance.score(odin.features(net, x)),
-        "neighbours": lambda x: neighbours.score(odin.features(net, x)),
+        "Mahalanobis": lambda x: distance.score(training.features(net, x)),
+        "neighbours": lambda x: neighbours.score(training.features(net, x)),
     }
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from uqhelpers import training
+from uqhelpers import models, training
 from uqhelpers._torch import torch
 from uqhelpers.models import MLP
 
@@ -135,3 +135,89 @@ def test_bad_input_is_named(change, named):
 def test_bad_targets_of_a_regression_are_named():
     with pytest.raises(ValueError, match="targets: expected finite"):
         training.fit(MLP(2, 1), np.ones((3, 2)), [1.0, np.inf, 2.0], loss="mse", **GOOD)
+
+
+# --- features ---------------------------------------------------------------------------------------------
+
+
+def networks():
+    yield models.MLP(64, 10, (32, 16), dropout=0.5), "-1"
+    yield models.SimpleNet((1, 8, 8)), "output"
+    yield models.LeNet((1, 8, 8)), "head.6"
+
+
+@pytest.mark.parametrize(("net", "last"), list(networks()), ids=["MLP", "SimpleNet", "LeNet"])
+def test_the_last_layer_makes_the_logits_of_what_is_embedded(net, last):
+    images = np.random.default_rng(0).random((7, 1, 8, 8)).astype(np.float32)
+    layer = list(net.modules())[-1] if last == "-1" else net.get_submodule(last)
+    features = training.features(net, images, batch_size=3)
+    assert features.dtype == np.float64
+    with torch.no_grad():
+        logits = layer(torch.tensor(features, dtype=torch.float32))
+    np.testing.assert_allclose(logits, training.predict_outputs(net, images), atol=1e-5)
+
+
+def test_a_network_is_left_as_it_came():
+    net = models.MLP(4, 2, (8,), dropout=0.5).train()
+    first, second = (training.features(net, np.full((5, 4), 0.3)) for _ in range(2))
+    assert np.array_equal(first, second)  # dropout was off
+    assert net.training
+    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in net.modules())
+
+
+def test_a_network_that_fails_is_left_as_it_came_too():
+    net = models.MLP(4, 2, (8,))
+    with pytest.raises(RuntimeError):
+        training.features(net, np.ones((5, 3)))
+    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in net.modules())
+
+
+class Tokens(torch.nn.Module):
+    """A network whose last linear layer sees a row of vectors an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, inputs):
+        return self.layer(inputs.unsqueeze(1).expand(-1, 3, -1)).mean(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (Tokens(), (2, 4)),
+        (torch.nn.Linear(4, 2), (2, 1, 4)),
+        (torch.nn.Conv2d(1, 1, 1), (2, 1, 4, 4)),
+        (torch.nn.Sequential(models.MLP(4, 3), torch.nn.Softmax(dim=-1)), (2, 4)),
+        (torch.nn.Sequential(models.MLP(4, 3), torch.nn.ReLU()), (2, 4)),
+    ],
+    ids=["rows", "rows put out", "no linear layer", "softmax behind it", "ReLU behind it"],
+)
+def test_a_network_that_does_not_end_in_a_linear_layer_is_refused(net, shape):
+    with pytest.raises(
+        ValueError, match=r"model: expected a network whose output, .* is that of a torch\.nn\.Linear"
+    ):
+        training.features(net, np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("net", np.zeros((2, 4))), "model: expected a torch.nn.Module"),
+        ((torch.nn.ReLU(), np.zeros((2, 4))), "model: expected .* which has no weights"),
+        ((models.MLP(4, 2), np.zeros((0, 4))), "inputs: expected"),
+        ((models.MLP(4, 2), np.full((2, 4), np.nan)), "inputs: expected"),
+        ((models.MLP(4, 2), np.zeros((2, 4)), 0), "batch_size: expected"),
+    ],
+)
+def test_features_of_nonsense_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        training.features(*arguments)
+
+
+def test_features_and_outputs_come_from_one_pass():
+    net, inputs = models.MLP(4, 3, (8,)), np.linspace(-1, 1, 20).reshape(5, 4)
+    seen, outputs = training.features_and_outputs(net, inputs, batch_size=2)
+    assert np.array_equal(seen, training.features(net, inputs, batch_size=2))
+    assert np.array_equal(outputs, training.predict_outputs(net, inputs, batch_size=2))

@@ -31,7 +31,7 @@ from uqhelpers._checks import (
 )
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
-from uqhelpers.training import as_inputs, evaluating
+from uqhelpers.training import as_inputs, as_network, evaluating, inputs_of, last_linear
 
 __all__ = [
     "FEW_ERRORS",
@@ -41,7 +41,6 @@ __all__ = [
     "TrustScore",
     "confidence_loss",
     "failure_table",
-    "features",
     "true_class_probability",
 ]
 
@@ -119,33 +118,6 @@ def confidence_loss(logits, targets, weights=None):
     return squares.mean() if weights is None else (weights.reshape(-1) * squares).mean()
 
 
-def features(model, inputs, batch_size=500):
-    """What the network's last linear layer sees, in evaluation mode.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        A network whose output is that of a ``torch.nn.Linear``; left in the
-        state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
-
-    Returns
-    -------
-    array, shape (N, D), float64
-        Features.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, or the network ends otherwise.
-    """
-    encoder = _Encoder(model, as_inputs(inputs, _as_model(model)))
-    return encoder.all(inputs, batch_size)[0].double().cpu().numpy()
-
-
 # --- ConfidNet --------------------------------------------------------------------------------------------
 
 
@@ -217,7 +189,7 @@ class ConfidNet:
     """
 
     def __init__(self, model, hidden=(400, 400, 400, 400)):
-        self.model = _as_model(model)
+        self.model = as_network(model)
         try:
             self.hidden = tuple(as_whole(width, "hidden") for width in hidden)
         except TypeError as error:
@@ -391,14 +363,6 @@ class ConfidNet:
         return -self.confidence(inputs, batch_size)
 
 
-def _as_model(model):
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if next(model.parameters(), None) is None:
-        raise ValueError("model: expected a network that ends in a torch.nn.Linear, got one without weights")
-    return model
-
-
 def _confidence_layers(width, hidden):
     """``uncertainty1`` to ``uncertaintyK`` with ReLU between, one output."""
     layers = OrderedDict()
@@ -426,7 +390,10 @@ class _Encoder:
 
     def __init__(self, model, inputs):
         self.model = model
-        self.name = _last_linear(model, inputs)
+        self.name = last_linear(model, inputs)
+        classes = model.get_submodule(self.name).out_features
+        if classes < 2:
+            raise ValueError(f"model: expected a classifier with at least two outputs, got {classes}")
 
     def copied(self):
         """The same with weights of its own, all of which may move but those of the last layer."""
@@ -450,38 +417,10 @@ class _Encoder:
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     def _both(self, batch):
-        caught = []
         layer = self.model.get_submodule(self.name)
-        handle = layer.register_forward_pre_hook(lambda _, args: caught.append(args[0]))
-        try:
-            with evaluating(self.model):
-                logits = self.model(batch.to(layer.weight.device))
-        finally:
-            handle.remove()
-        return caught[-1], logits
-
-
-def _last_linear(model, inputs):
-    """The name of the linear layer whose output is the model's output."""
-    seen, handles = [], []
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.Linear):
-            hook = lambda _, __, output, name=name: seen.append((name, output))  # noqa: E731
-            handles.append(layer.register_forward_hook(hook))
-    try:
-        with evaluating(model), torch.no_grad():
-            final = model(inputs[:1].to(next(model.parameters()).device))
-    finally:
-        for handle in handles:
-            handle.remove()
-    for name, output in reversed(seen):
-        if output is final and final.ndim == 2 and final.shape[1] > 1:
-            return name
-    raise ValueError(
-        "model: expected a classifier whose output, shape (inputs, classes), is that of a torch.nn.Linear "
-        f"with nothing after it (logits: leave the softmax out), got {type(model).__name__}, which does not "
-        "end so"
-    )
+        with evaluating(self.model), inputs_of(layer) as seen:
+            logits = self.model(batch.to(layer.weight.device))
+        return seen[-1], logits
 
 
 # --- trust score ------------------------------------------------------------------------------------------
@@ -510,8 +449,8 @@ class TrustScore:
 
     Examples
     --------
-    >>> trust = TrustScore(alpha=0.1).fit(features(net, images), labels)
-    >>> trust.confidence(features(net, new_images), predicted)
+    >>> trust = TrustScore(alpha=0.1).fit(training.features(net, images), labels)
+    >>> trust.confidence(training.features(net, new_images), predicted)
 
     References
     ----------
@@ -533,7 +472,7 @@ class TrustScore:
         ----------
         features : array, shape (N, D)
             Inputs, or better what the classifier's last layer sees of them
-            (:func:`features`).
+            (:func:`uqhelpers.training.features`).
         labels : array of int, shape (N,)
             Their true classes, at least two different ones.
 

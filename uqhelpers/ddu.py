@@ -22,7 +22,7 @@ from uqhelpers._checks import as_labels, as_number, as_scores, as_whole, to_nump
 from uqhelpers._torch import torch
 from uqhelpers.metrics import predictive_entropy
 from uqhelpers.models import Standardise, _as_image_shape
-from uqhelpers.training import as_inputs, evaluating
+from uqhelpers.training import as_inputs, evaluating, features_and_outputs
 
 nn, functional = torch.nn, torch.nn.functional
 
@@ -33,7 +33,6 @@ __all__ = [
     "SpectralNormConv2d",
     "conv_spectral_norm",
     "ddu_score",
-    "features",
     "predict",
     "quantile",
 ]
@@ -657,33 +656,6 @@ class DDUPrediction:
     quantile: np.ndarray | None
 
 
-def features(model, inputs, batch_size=500):
-    """What the network's last linear layer sees, in evaluation mode.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Any network that ends in a ``torch.nn.Linear``; left in the state in
-        which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
-
-    Returns
-    -------
-    array, shape (N, D), float64
-        Features.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, or no linear layer with one
-        vector an input was met.
-    """
-    return _features_and_logits(model, inputs, batch_size)[0]
-
-
 def predict(model, density, inputs, batch_size=500):
     """Probabilities, aleatoric and epistemic uncertainty of each input, from one pass.
 
@@ -693,7 +665,7 @@ def predict(model, density, inputs, batch_size=500):
         A classifier that puts out logits and ends in a ``torch.nn.Linear``;
         left in the state in which it came.
     density : GaussianFeatureDensity
-        Fitted to :func:`features` of the training inputs.
+        Fitted to :func:`uqhelpers.training.features` of the training inputs.
     inputs : array, shape (N, ...)
         Inputs.
     batch_size : int
@@ -707,7 +679,7 @@ def predict(model, density, inputs, batch_size=500):
     Raises
     ------
     ValueError
-        As :func:`features`; also if the density is not fitted, or to features
+        As :func:`uqhelpers.training.features`; also if the density is not fitted, or to features
         of another width.
 
     References
@@ -717,42 +689,8 @@ def predict(model, density, inputs, batch_size=500):
     if not isinstance(density, GaussianFeatureDensity):
         raise ValueError(f"density: expected a GaussianFeatureDensity, got {type(density).__name__}")
     density._check_fitted()
-    values, logits = _features_and_logits(model, inputs, batch_size)
+    values, logits = features_and_outputs(model, inputs, batch_size)
     probs = softmax(logits, axis=1)
     log_density = density.log_density(values)
     place = quantile(log_density, density._held_out) if density.calibrated else None
     return DDUPrediction(probs, predictive_entropy(probs), log_density, ddu_score(log_density), place)
-
-
-def _features_and_logits(model, inputs, batch_size):
-    """One pass: what the last linear layer got, and what it made of it."""
-    batch_size = as_whole(batch_size, "batch_size")
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    caught = []
-
-    def catch(_, arguments, output):
-        caught[:] = [(arguments[0], output)]
-
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    tensor = as_inputs(inputs, model) if layers else None
-    handles = [layer.register_forward_hook(catch) for layer in layers]
-    parts = []
-    try:
-        with evaluating(model), torch.inference_mode():
-            device = next(model.parameters()).device if layers else None
-            for part in tensor.split(batch_size) if layers else ():
-                caught.clear()
-                outputs = model(part.to(device))
-                if not caught or caught[0][1] is not outputs:
-                    break
-                parts.append((caught[0][0], outputs))
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not parts or caught[0][1] is not outputs or parts[0][0].ndim != 2:
-        raise ValueError(
-            "model: expected a network that ends in a torch.nn.Linear with one vector of features an input, "
-            f"got {type(model).__name__}, which does not"
-        )
-    return tuple(torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))

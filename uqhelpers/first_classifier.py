@@ -2,8 +2,8 @@
 
 ``confusion_matrix`` and ``class_scores`` say which classes an accuracy hides,
 ``most_confident_errors`` finds the errors that no threshold will catch.
-``embed`` gives a network's last hidden layer, ``neighbours_kept`` what a picture
-of it in the plane is worth. ``Familiarity`` is a kernel density: a first idea of
+``neighbours_kept`` says what a picture in the plane of a network's last hidden
+layer (``training.features``) is worth. ``Familiarity`` is a kernel density: a first idea of
 whether an input is like those one has seen, and of how such ideas go wrong.
 """
 
@@ -19,7 +19,6 @@ __all__ = [
     "Familiarity",
     "class_scores",
     "confusion_matrix",
-    "embed",
     "most_confident_errors",
     "neighbours_kept",
 ]
@@ -199,58 +198,6 @@ def most_confident_errors(probs, labels, k=10):
 
 
 # --- where the inputs lie ---------------------------------------------------------------------------------
-
-
-def embed(model, inputs, batch_size=500):
-    """The last hidden layer: what enters the network's last linear layer, in evaluation mode.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        A network with a ``torch.nn.Linear`` that is run last of its kind; left in
-        the state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
-
-    Returns
-    -------
-    array, shape (N, D), float64
-        Where the network puts each input.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, or the network runs no linear layer
-        on one vector an input.
-    """
-    from uqhelpers._torch import torch
-    from uqhelpers.training import as_inputs, evaluating
-
-    batch_size = as_whole(batch_size, "batch_size")
-    last, kept = [None], []
-
-    def remember(layer, arguments):
-        last[0] = arguments[0]
-
-    layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
-    handles = [layer.register_forward_pre_hook(remember) for layer in layers]
-    device = next(model.parameters()).device
-    try:
-        with evaluating(model), torch.inference_mode():
-            for part in as_inputs(inputs, model).split(batch_size):
-                last[0] = None
-                model(part.to(device))
-                if last[0] is None or last[0].ndim != 2 or len(last[0]) != len(part):
-                    raise ValueError(
-                        "model: expected a torch.nn.Linear that is run last, on one vector an input, got none"
-                    )
-                kept.append(last[0].double().cpu())
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.cat(kept).numpy()
 
 
 def neighbours_kept(points, shown, k=10):

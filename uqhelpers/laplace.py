@@ -23,7 +23,7 @@ from scipy.special import log_softmax, softmax
 from uqhelpers._checks import as_choice, as_generator, as_labels, as_number, as_real, as_whole
 from uqhelpers._torch import torch
 from uqhelpers.metrics import RegressionPrediction
-from uqhelpers.training import as_inputs, evaluating, seeded
+from uqhelpers.training import as_inputs, evaluating, inputs_of, last_linear, seeded
 
 __all__ = [
     "HESSIANS",
@@ -186,7 +186,7 @@ class LastLayerLaplace:
         """
         batch_size = as_whole(batch_size, "batch_size")
         tensor = as_inputs(inputs, self.model)
-        self._layer = _last_linear(self.model, tensor)
+        self._layer = self.model.get_submodule(last_linear(self.model, tensor))
         weight = _numpy(self._layer.weight)
         self._has_bias = self._layer.bias is not None
         if self._has_bias:
@@ -622,47 +622,16 @@ class LastLayerLaplace:
             raise ValueError(f"{name}: expected likelihood {likelihood!r}, got {self.likelihood!r}")
 
 
-def _last_linear(model, inputs):
-    """The linear layer whose output is the model's output."""
-    seen, handles = [], []
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.Linear):
-            hook = lambda layer, _, output: seen.append((layer, output))  # noqa: E731
-            handles.append(layer.register_forward_hook(hook))
-    try:
-        with evaluating(model), torch.no_grad():
-            device = next(model.parameters()).device
-            final = model(inputs[:2].to(device))
-    finally:
-        for handle in handles:
-            handle.remove()
-    for layer, output in reversed(seen):
-        if output.shape == final.shape and torch.equal(output, final):
-            if final.ndim != 2:
-                raise ValueError(f"model: expected outputs of shape (inputs, K), got {tuple(final.shape)}")
-            return layer
-    raise ValueError(
-        "model: expected a network whose output is that of a torch.nn.Linear, with nothing after it "
-        "(logits: leave the softmax out)"
-    )
-
-
 def _batches(model, layer, inputs, batch_size, has_bias):
     """Where a batch starts, and the inputs of the last layer with a column of ones, in float64."""
-    caught = []
-    handle = layer.register_forward_hook(lambda _, args, __: caught.append(args[0]))
-    device = layer.weight.device
-    try:
-        with evaluating(model), torch.no_grad():
-            for start in range(0, len(inputs), batch_size):
-                model(inputs[start : start + batch_size].to(device))
-                features = _numpy(caught.pop())
-                caught.clear()
-                if has_bias:
-                    features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-                yield start, features
-    finally:
-        handle.remove()
+    with evaluating(model), torch.no_grad(), inputs_of(layer) as seen:
+        for start in range(0, len(inputs), batch_size):
+            model(inputs[start : start + batch_size].to(layer.weight.device))
+            features = _numpy(seen[-1])
+            seen.clear()
+            if has_bias:
+                features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+            yield start, features
 
 
 def _add_softmax_information(information, features, probs):

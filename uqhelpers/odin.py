@@ -29,7 +29,6 @@ __all__ = [
     "Mahalanobis",
     "Tuning",
     "energy_score",
-    "features",
     "max_logit_score",
     "odin_score",
     "perturb",
@@ -418,57 +417,6 @@ def _checked(outputs, length):
 
 
 # --- from the features ------------------------------------------------------------------------------------
-
-
-def features(model, inputs, batch_size=500):
-    """What the network's last linear layer sees, in evaluation mode.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Any network that ends in a ``torch.nn.Linear``; left in the state in
-        which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
-
-    Returns
-    -------
-    array, shape (N, D), float64
-        Features.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, or the network does not end in a
-        linear layer with one vector an input.
-    """
-    batch_size = as_whole(batch_size, "batch_size")
-    layers = [m for m in model.modules() if isinstance(m, nn.Linear)] if isinstance(model, nn.Module) else []
-    if not layers:
-        raise ValueError(f"model: expected a network with a torch.nn.Linear, got {type(model).__name__}")
-    last, parts = [], []
-    handles = [
-        layer.register_forward_hook(lambda _, seen, out: last.__setitem__(slice(None), [seen[0], out]))
-        for layer in layers
-    ]
-    try:
-        with evaluating(model), torch.inference_mode():
-            device = next(model.parameters()).device
-            for part in as_inputs(inputs, model).split(batch_size):
-                last.clear()
-                outputs = model(part.to(device))
-                if not last or last[1] is not outputs or last[0].ndim != 2:
-                    raise ValueError(
-                        "model: expected a network that ends in a torch.nn.Linear on one vector an input, "
-                        f"got {type(model).__name__}, which does not"
-                    )
-                parts.append(last[0])
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.cat(parts).double().cpu().numpy()
 
 
 class Mahalanobis:

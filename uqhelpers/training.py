@@ -10,7 +10,17 @@ from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 
-__all__ = ["History", "best_device", "evaluating", "fit", "predict", "predict_outputs", "seeded"]
+__all__ = [
+    "History",
+    "best_device",
+    "evaluating",
+    "features",
+    "features_and_outputs",
+    "fit",
+    "predict",
+    "predict_outputs",
+    "seeded",
+]
 
 functional = torch.nn.functional
 OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
@@ -220,6 +230,116 @@ def predict(model, inputs, batch_size=500):
         If the inputs are empty or not finite.
     """
     return torch.from_numpy(predict_outputs(model, inputs, batch_size)).softmax(-1).numpy()
+
+
+def features(model, inputs, batch_size=500):
+    """What the network's last linear layer gets to see, in evaluation mode.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A network that puts out what a ``torch.nn.Linear`` does, and nothing
+        after it; left in the state in which it came.
+    inputs : array, shape (N, ...)
+        Inputs.
+    batch_size : int
+        Inputs at a time.
+
+    Returns
+    -------
+    array, shape (N, D), float64
+        Features.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are empty or not finite, or the network ends otherwise.
+    """
+    return features_and_outputs(model, inputs, batch_size)[0]
+
+
+def features_and_outputs(model, inputs, batch_size=500):
+    """What the last linear layer gets to see and what it makes of it, from one pass.
+
+    Parameters
+    ----------
+    model, inputs, batch_size
+        As for :func:`features`.
+
+    Returns
+    -------
+    features : array, shape (N, D), float64
+    outputs : array, shape (N, K), float64
+
+    Raises
+    ------
+    ValueError
+        As :func:`features`.
+    """
+    batch_size = as_whole(batch_size, "batch_size")
+    tensor = as_inputs(inputs, as_network(model))
+    device, parts = next(model.parameters()).device, []
+    with evaluating(model), torch.inference_mode(), _linear_layers(model) as ran:
+        for part in tensor.split(batch_size):
+            outputs = model(part.to(device))
+            parts.append((ran[_last(model, ran, outputs)][0], outputs))
+            ran.clear()
+    return tuple(torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
+
+
+@contextlib.contextmanager
+def inputs_of(layer):
+    """A list that gets what the layer is given, each time that it runs."""
+    seen = []
+    handle = layer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def last_linear(model, inputs):
+    """The name of the linear layer whose output, one vector an input, is the model's output."""
+    with evaluating(model), torch.no_grad(), _linear_layers(model) as ran:
+        return _last(model, ran, model(inputs[:1].to(next(model.parameters()).device)))
+
+
+@contextlib.contextmanager
+def _linear_layers(model):
+    """A dictionary that gets, by name, what each linear layer was given and put out when it last ran."""
+    ran, handles = {}, []
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.nn.Linear):
+            hook = lambda _, given, output, name=name: ran.update({name: (given[0], output)})  # noqa: E731
+            handles.append(layer.register_forward_hook(hook))
+    try:
+        yield ran
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _last(model, ran, outputs):
+    """The name of the layer that put the model's outputs out."""
+    for name, (_, output) in ran.items():
+        if output is outputs and outputs.ndim == 2:
+            return name
+    raise ValueError(
+        "model: expected a network whose output, shape (inputs, K), is that of a torch.nn.Linear with "
+        f"nothing after it (logits: leave the softmax out), got {type(model).__name__}, which does not end so"
+    )
+
+
+def as_network(model):
+    """The model, if it is a network with weights."""
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if next(model.parameters(), None) is None:
+        raise ValueError(
+            f"model: expected a network that ends in a torch.nn.Linear, got {type(model).__name__}, "
+            "which has no weights"
+        )
+    return model
 
 
 def as_inputs(inputs, model):
