@@ -34,6 +34,13 @@ def processor():
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+def accelerator():
+    """The name of the GPU that training would take, or None."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
 def provenance(script, seeds=()):
     """Everything that a reader needs to judge a stored figure, or to get it again."""
     versions = {}
@@ -42,10 +49,11 @@ def provenance(script, seeds=()):
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     return {
         "code": code_hash(script),
         "date": datetime.date.today().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "machine": ", ".join(filter(None, (machine, accelerator()))),
         "python": platform.python_version(),
         "versions": versions,
         "seeds": list(seeds),
