@@ -27,7 +27,11 @@ def plain_loop(x, y, members, steps, learning_rate=1e-2):
     x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
 
     def loss(network):
-        outputs = _ensemble_jax.outputs_of(network, x, "relu")
+        hidden = x
+        for weight, bias in network[:-1]:
+            hidden = jax.nn.relu(hidden @ weight + bias)
+        weight, bias = network[-1]
+        outputs = hidden @ weight + bias
         return _ensemble_jax.data_loss(outputs, y, "gaussian")
 
     def update(network, count, first, second):

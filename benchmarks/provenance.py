@@ -41,8 +41,8 @@ def accelerator():
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
-def provenance(script, seeds=()):
-    """Everything that a reader needs to judge a stored figure, or to get it again."""
+def surroundings():
+    """The day, the machine and the versions: what one of a few runs can differ in."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -51,16 +51,20 @@ def provenance(script, seeds=()):
             continue
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     return {
-        "code": code_hash(script),
         "date": datetime.date.today().isoformat(),
         "machine": ", ".join(filter(None, (machine, accelerator()))),
         "python": platform.python_version(),
         "versions": versions,
-        "seeds": list(seeds),
     }
 
 
-def store(name, content, markdown, seeds=()):
+def sentence(where):
+    """The same for a reader."""
+    versions = ", ".join(f"{package} {version}" for package, version in where["versions"].items())
+    return f"{where['date']}; {where['machine']}; Python {where['python']}; {versions}"
+
+
+def store(name, content, markdown, seeds=(), parts=()):
     """Write ``name.json`` and ``name.md`` into the results, each whole or not at all.
 
     Parameters
@@ -73,14 +77,17 @@ def store(name, content, markdown, seeds=()):
         The same for a reader.
     seeds : sequence of int
         The seeds behind the figures.
+    parts : sequence of dict
+        The surroundings of runs that were made elsewhere or earlier.
     """
-    origin = provenance(name, seeds)
+    here = surroundings()
+    elsewhere = [part for part in parts if {**part, "date": None} != {**here, "date": None}]
+    origin = {"code": code_hash(name), **here, "seeds": list(seeds), "parts": elsewhere}
     RESULTS.mkdir(parents=True, exist_ok=True)
-    versions = ", ".join(f"{package} {version}" for package, version in origin["versions"].items())
-    footer = (
-        f"\n\n*Code {origin['code']}; {origin['date']}; {origin['machine']}; Python {origin['python']}; "
-        f"{versions}" + (f"; seeds {', '.join(map(str, seeds))}" if seeds else "") + ".*\n"
-    )
+    words = [f"Code {origin['code']}", sentence(here)]
+    words += [f"seeds {', '.join(map(str, seeds))}"] if seeds else []
+    words += [f"parts of it: {sentence(part)}" for part in elsewhere]
+    footer = f"\n\n*{'; '.join(words)}.*\n"
     replace(RESULTS / f"{name}.json", json.dumps({**origin, **content}, indent=1) + "\n")
     replace(RESULTS / f"{name}.md", markdown.rstrip() + footer)
 

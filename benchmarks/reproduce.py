@@ -7,11 +7,15 @@ it stopped. The results are stored in ``benchmarks/results``.
 """
 
 import argparse
+import collections
 import importlib
 import json
 from pathlib import Path
 
-from benchmarks.provenance import ROOT, code_hash, replace, store
+from benchmarks.provenance import ROOT, code_hash, replace, store, surroundings
+
+origins = collections.defaultdict(list)
+"""By script: where the parts that ``kept`` has given out were computed."""
 
 
 def stems():
@@ -22,12 +26,18 @@ def stems():
 
 
 def kept(name, seed, compute):
-    """The result of ``compute()`` for one seed, from an earlier run of the same code if there is one."""
+    """The result of ``compute()`` for one seed, from an earlier run of the same code if there is one.
+
+    Where it was computed is kept beside it, for it may have been another machine.
+    """
     path = ROOT / "_build" / "reproduce" / f"{name}-{seed}-{code_hash(name)}.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, json.dumps(compute()))
-    return json.loads(path.read_text())
+        replace(path, json.dumps({"where": surroundings(), "result": compute()}))
+    part = json.loads(path.read_text())
+    if part["where"] not in origins[name]:
+        origins[name].append(part["where"])
+    return part["result"]
 
 
 def main():
@@ -41,7 +51,9 @@ def main():
     for name in names:
         content, markdown, seeds = importlib.import_module(f"benchmarks.reproduce_{name}").reproduce()
         print(f"\n{markdown}", flush=True)
-        store(f"reproduce_{name}", content, markdown, seeds)
+        # Not this module's own list where it runs as a script: the tables import it by its name.
+        parts = importlib.import_module("benchmarks.reproduce").origins[f"reproduce_{name}"]
+        store(f"reproduce_{name}", content, markdown, seeds, parts)
 
 
 if __name__ == "__main__":

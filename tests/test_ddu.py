@@ -271,6 +271,7 @@ def test_a_trained_network_keeps_its_caps():
         batch_size=64,
         progress=False,
     )
+    net.cpu()  # wherever it was trained
     convolutions = [layer for layer in net.modules() if isinstance(layer, ddu.SpectralNormConv2d)]
     assert len(convolutions) == 5
     for conv in convolutions:
