@@ -84,10 +84,13 @@ def _as_layer(layer, inputs, outputs):
 
 def outputs_of(network, inputs, activation):
     """Outputs of one network, shape (N, K)."""
+    # Inside, examples are columns: there are more of them than units, and a product is fastest along
+    # its longest rows.
+    columns = inputs.T
     for weight, bias in network[:-1]:
-        inputs = ACTIVATIONS[activation](inputs @ weight + bias)
+        columns = ACTIVATIONS[activation](weight.T @ columns + bias[:, None])
     weight, bias = network[-1]
-    return inputs @ weight + bias
+    return (weight.T @ columns + bias[:, None]).T
 
 
 @functools.partial(jax.jit, static_argnames="activation")
