@@ -147,6 +147,57 @@ def test_dropout_is_off_and_batch_normalisation_fixed_in_both_stages(kind):
     assert all(torch.equal(value, moved[name]) for name, value in net.named_buffers())
 
 
+class Blackout(nn.Dropout):
+    """Drops everything: what a thinned network says is then known."""
+
+    def forward(self, values):
+        return 0 * values if self.training else values
+
+
+def test_with_dropout_on_the_answers_of_the_thinned_network_are_the_lesson():
+    net, (x, y) = network(), images()
+    net[4] = Blackout(0.5)
+    whole = {"epochs": 1, "batch_size": len(x), "learning_rate": 1e-30}
+    confidnet = fitted(net, dropout=True, error_weight=3.0, **whole)
+    bias = net[5].bias.detach()
+    with torch.no_grad():
+        confidence = confidnet.network(torch.zeros(1, 20)).sigmoid().item()
+    errors = y != bias.argmax().item()
+    squares = (confidence - bias.softmax(-1).numpy()[y]) ** 2
+    assert confidnet.history.loss[0] == pytest.approx(np.mean(np.where(errors, 3, 1) * squares), rel=1e-5)
+    assert confidnet.history.errors == errors.sum()
+
+
+def test_dropout_that_drops_nothing_changes_nothing():
+    net, (x, _) = network(), images()
+    net[4] = nn.Dropout(1e-12)
+    on, off = (fitted(net, dropout=dropout, fine_tune_epochs=1) for dropout in (True, False))
+    assert on.history.errors == off.history.errors
+    assert np.allclose(on.confidence(x), off.confidence(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "normalised"])
+def test_dropout_stays_on_in_the_first_stage_only(kind):
+    net, modes = network(kind), []
+    for layer in net.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.register_forward_hook(lambda layer, *_: modes.append(layer.training))
+        if isinstance(layer, nn.BatchNorm1d):
+            layer.register_forward_hook(lambda layer, *_: modes.append(None if layer.training else ...))
+    fitted(net, epochs=3, batch_size=40, fine_tune_epochs=2, dropout=True)
+    drops = [mode for mode in modes if isinstance(mode, bool)]
+    start = drops.index(True)
+    passes = 1 + 3 * 2  # to count the errors; three epochs of two batches
+    assert drops[start : start + passes] == [True] * passes
+    assert not any(drops[start + passes :])
+    assert len(drops) == start + passes + 2 * 2
+    assert None not in modes
+    state = torch.get_rng_state()
+    one, again = (fitted(net, dropout=True).confidence(images()[0]) for _ in range(2))
+    assert np.array_equal(one, again)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_second_stage_moves_a_copy_of_the_encoder_but_not_its_last_layer():
     net, (x, _) = network(), images()
     confidnet = fitted(net, fine_tune_epochs=2, fine_tune_rate=1e-2)
@@ -234,6 +285,10 @@ BAD = {
     "fine_tune_rate": lambda: fitted(network(), fine_tune_rate=np.nan),
     "batch_size": lambda: fitted(network(), batch_size=0),
     "error_weight": lambda: fitted(network(), error_weight=-1.0),
+    "dropout: expected one of False, True": lambda: fitted(network(), dropout=0.5),
+    "model: expected at least one dropout layer": lambda: fitted(
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), dropout=True
+    ),
     "seed": lambda: fitted(network(), seed=-1),
     "labels: expected labels from 0 to 3": lambda: ConfidNet(network()).fit(images()[0], images()[1] + 1),
     "labels: expected 80 labels": lambda: ConfidNet(network()).fit(images()[0], images()[1][1:]),

@@ -20,6 +20,7 @@ import numpy as np
 
 from uqhelpers import metrics, training
 from uqhelpers._checks import (
+    as_choice,
     as_distributions,
     as_flags,
     as_labels,
@@ -29,6 +30,7 @@ from uqhelpers._checks import (
     as_whole,
     to_numpy,
 )
+from uqhelpers._dropout import dropout_on
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.training import as_inputs, as_network, evaluating, inputs_of, last_linear
@@ -132,7 +134,7 @@ class ConfidNetHistory:
     fine_tune_loss : array, shape (fine_tune_epochs,)
         And of the second.
     errors : int
-        How many of the inputs the classifier misreads.
+        How many of the inputs the classifier misreads (with ``dropout``: in one pass, thinned).
     inputs : int
         How many inputs there were.
     """
@@ -150,8 +152,8 @@ class ConfidNet:
     linear layers ``uncertainty1``, ``uncertainty2``, ... with ReLU between, and
     puts out one number, the sigmoid of which is to be the probability that the
     classifier gave to the true class. The classifier is frozen: evaluation mode
-    throughout (no dropout, fixed batch normalisation), no parameter moves, and
-    afterwards it is in the state in which it came.
+    throughout (fixed batch normalisation; no dropout unless asked for), no
+    parameter moves, and afterwards it is in the state in which it came.
 
     Parameters
     ----------
@@ -207,6 +209,7 @@ class ConfidNet:
         fine_tune_rate=1e-5,
         batch_size=128,
         error_weight=1.0,
+        dropout=False,
         seed=0,
         progress=True,
     ):
@@ -234,9 +237,15 @@ class ConfidNet:
             Inputs a step.
         error_weight : float
             How much more than a right answer a wrong one counts in the loss, at least 0.
+        dropout : bool
+            Whether the classifier's dropout stays on in the first stage, as in
+            the authors' code. Each batch is then answered by a thinned network,
+            whose own answers are the targets. It errs more often than the whole
+            network does on images that this was fitted to: more to learn from,
+            though about answers that will not be given.
         seed : int
-            Seeds the first weights and the order of the batches; the global
-            generators are left as they were.
+            Seeds the first weights, the order of the batches and the dropout
+            masks; the global generators are left as they were.
         progress : bool
             Whether a bar appears when it takes longer than two seconds.
 
@@ -249,13 +258,15 @@ class ConfidNet:
         ------
         ValueError
             If the data are empty, not finite or of unequal length, a label does
-            not fit, the network does not end in a linear layer, an argument is
-            out of its range, or the loss stops being finite.
+            not fit, the network does not end in a linear layer or holds no
+            dropout layer that could stay on, an argument is out of its range, or
+            the loss stops being finite.
 
         Warns
         -----
         RuntimeWarning
-            If the classifier misreads fewer than ``FEW_ERRORS`` of the inputs.
+            If the classifier misreads fewer than ``FEW_ERRORS`` of the inputs
+            (with ``dropout``, thinned).
 
         References
         ----------
@@ -269,46 +280,49 @@ class ConfidNet:
         ]
         batch_size = as_whole(batch_size, "batch_size")
         error_weight = as_number(error_weight, "error_weight", low=0)
+        dropout = as_choice(dropout, "dropout", (False, True))
         seed = as_whole(seed, "seed", low=0)
         tensor = as_inputs(inputs, self.model)
         source = _Encoder(self.model, tensor)
         fixed, logits = source.all(tensor)
-        probs = logits.double().softmax(-1).cpu().numpy()
-        labels = as_labels(labels, probs.shape[1], length=len(probs))
-        truth, wrong = true_class_probability(probs, labels), probs.argmax(axis=1) != labels
-        _warn_of_few(wrong, truth)
-        targets = torch.as_tensor(truth, dtype=fixed.dtype, device=fixed.device)
-        weights = torch.as_tensor(np.where(wrong, error_weight, 1.0), dtype=fixed.dtype, device=fixed.device)
+        labels = as_labels(labels, logits.shape[1], length=len(logits))
+        right, shuffle = torch.as_tensor(labels, device=fixed.device), torch.Generator().manual_seed(seed)
 
-        def train(parameters, rate, epochs, confidence):
-            step, losses = torch.optim.Adam(parameters, lr=rate), []
-            for _ in bar(range(epochs), progress, desc="training", unit="epoch"):
-                total = 0.0
-                for batch in torch.randperm(len(fixed), generator=shuffle).to(fixed.device).split(batch_size):
-                    loss = confidence_loss(confidence(batch), targets[batch], weights[batch])
-                    step.zero_grad()
-                    loss.backward()
-                    step.step()
-                    total += loss.item() * len(batch)
-                losses.append(total / len(fixed))
-                if not np.isfinite(losses[-1]):
-                    raise ValueError(f"learning_rate: training diverged to a loss of {losses[-1]}")
-            return np.array(losses)
+        def train(parameters, rate, epochs, confidence_and_answers):
+            def loss(batch):
+                confidence, answers = confidence_and_answers(batch)
+                return confidence_loss(confidence, *_lesson(answers, right[batch], error_weight))
 
-        shuffle, encoder = torch.Generator().manual_seed(seed), None
+            def batches():
+                return torch.randperm(len(fixed), generator=shuffle).to(fixed.device).split(batch_size)
+
+            epochs = bar(range(epochs), progress, desc="training", unit="epoch")
+            return _train(parameters, rate, epochs, batches, loss)
+
+        def fixed_features(batch):
+            return network(fixed[batch]), logits[batch]
+
+        def thinned_features(batch):
+            values, answers = source.all(tensor[batch.to(tensor.device)], batch_size, dropout=True)
+            return network(values), answers
+
+        def moving_features(batch):
+            return network(encoder(tensor[batch.to(tensor.device)])), logits[batch]
+
         with training.seeded(seed):
             network = _confidence_layers(fixed.shape[1], self.hidden).to(fixed)
-        first = train(network.parameters(), rates[0], epochs, lambda batch: network(fixed[batch]))
-        second = np.zeros(0)
+            wrong = _count_errors(source.all(tensor, dropout=True)[1] if dropout else logits, labels)
+            seen = thinned_features if dropout else fixed_features
+            first = train(network.parameters(), rates[0], epochs, seen)
+        encoder, second = None, np.zeros(0)
         if fine_tune_epochs:
             encoder = source.copied()
             parameters = [*encoder.parameters(), *network.parameters()]
-            moving = lambda batch: network(encoder(tensor[batch.to(tensor.device)]))  # noqa: E731
-            second = train(parameters, rates[1], fine_tune_epochs, moving)
+            second = train(parameters, rates[1], fine_tune_epochs, moving_features)
         # Kept only now: an interrupted second fit leaves the first as it was.
         self.network, self._encoder = network.eval().requires_grad_(False), encoder
         self.encoder = encoder.model.requires_grad_(False) if encoder else None
-        self.history = ConfidNetHistory(first, second, int(wrong.sum()), len(wrong))
+        self.history = ConfidNetHistory(first, second, wrong, len(labels))
         return self
 
     def confidence(self, inputs, batch_size=500):
@@ -374,19 +388,47 @@ def _confidence_layers(width, hidden):
     return nn.Sequential(layers)
 
 
-def _warn_of_few(wrong, truth):
-    if wrong.sum() < FEW_ERRORS:
+def _lesson(logits, labels, error_weight):
+    """What the confidence in each answer should be, and how much it counts in the loss."""
+    probs = logits.softmax(-1)
+    weights = torch.where(probs.argmax(1) == labels, 1.0, error_weight)
+    return probs.gather(1, labels[:, None])[:, 0], weights.to(probs)
+
+
+def _train(parameters, rate, epochs, batches, loss_of):
+    """Mean loss of each epoch, while Adam moves the parameters."""
+    step, losses = torch.optim.Adam(parameters, lr=rate), []
+    for _ in epochs:
+        total = count = 0
+        for batch in batches():
+            loss = loss_of(batch)
+            step.zero_grad()
+            loss.backward()
+            step.step()
+            total, count = total + loss.item() * len(batch), count + len(batch)
+        losses.append(total / count)
+        if not np.isfinite(losses[-1]):
+            raise ValueError(f"learning_rate: training diverged to a loss of {losses[-1]}")
+    return np.array(losses)
+
+
+def _count_errors(logits, labels):
+    """How many answers are wrong, with a warning if there are few."""
+    probs = logits.double().softmax(-1).cpu().numpy()
+    wrong, truth = int(np.sum(probs.argmax(axis=1) != labels)), true_class_probability(probs, labels)
+    if wrong < FEW_ERRORS:
         warnings.warn(
-            f"the classifier misreads {wrong.sum()} of these {len(wrong)} inputs (mean true class "
+            f"the classifier misreads {wrong} of these {len(labels)} inputs (mean true class "
             f"probability {truth.mean():.4f}): there is next to nothing to learn what a failure looks like "
             "from; take inputs that it was not fitted to, or harder ones",
             RuntimeWarning,
             stacklevel=3,
         )
+    return wrong
 
 
 class _Encoder:
-    """A classifier up to its last linear layer, in evaluation mode."""
+    """A classifier up to its last linear layer, in evaluation mode (or with its dropout on)."""
 
     def __init__(self, model, inputs):
         self.model = model
@@ -409,16 +451,16 @@ class _Encoder:
     def __call__(self, batch):
         return self._both(batch)[0]
 
-    def all(self, inputs, batch_size=500):
+    def all(self, inputs, batch_size=500, dropout=False):
         """Features and logits of all inputs, without gradients."""
         tensor = as_inputs(inputs, self.model)
         with torch.no_grad():
-            parts = [self._both(part) for part in tensor.split(as_whole(batch_size, "batch_size"))]
+            parts = [self._both(part, dropout) for part in tensor.split(as_whole(batch_size, "batch_size"))]
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
-    def _both(self, batch):
+    def _both(self, batch, dropout=False):
         layer = self.model.get_submodule(self.name)
-        with evaluating(self.model), inputs_of(layer) as seen:
+        with (dropout_on if dropout else evaluating)(self.model), inputs_of(layer) as seen:
             logits = self.model(batch.to(layer.weight.device))
         return seen[-1], logits
 
