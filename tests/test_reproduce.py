@@ -1,13 +1,22 @@
 """The published tables beside ours: what they are computed with, and that stored figures and pages agree."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from benchmarks import provenance, reproduce_deep_ensembles, reproduce_first_seed, reproduce_uci
+from benchmarks import (
+    provenance,
+    reproduce_confidnet,
+    reproduce_ddu,
+    reproduce_deep_ensembles,
+    reproduce_first_seed,
+    reproduce_ood,
+    reproduce_uci,
+)
 from uqhelpers import data, metrics
 
 
@@ -242,3 +251,60 @@ def test_the_stored_page_of_uci_is_that_of_the_stored_figures():
     assert page.startswith(reproduce_uci.page(content["tables"]))
     for scores in content["tables"].values():
         assert {len(column["rmse"]) for column in scores.values()} == {reproduce_uci.SPLITS}
+
+
+# --- deciding with uncertainty --------------------------------------------------------------------------
+
+
+def test_the_stored_page_of_the_density_picture_is_that_of_the_stored_figures():
+    content, page = stored("ddu")
+    assert page.startswith(reproduce_ddu.page(content["runs"], 55_000))
+
+
+def test_entropy_finds_the_ambiguous_and_density_the_strange_on_every_seed():
+    runs = stored("ddu")[0]["runs"]["ddu"]
+    assert len(runs) >= 5
+    for run in runs:
+        assert run["ambiguous entropy"] > 0.9
+        assert all(run[f"{name} density"] > 0.9 for name in reproduce_ddu.STRANGE)
+        assert run["ambiguous density"] < run["ambiguous entropy"]
+        assert all(run[f"{name} entropy"] < run[f"{name} density"] for name in reproduce_ddu.STRANGE)
+
+
+def test_the_stored_page_of_the_detectors_is_that_of_the_stored_figures():
+    content, page = stored("ood")
+    assert page.startswith(reproduce_ood.page(content["runs"], 55_000, 10_000))
+
+
+def test_every_detector_has_every_figure_on_every_set_and_no_setting_was_chosen_on_them():
+    runs = stored("ood")[0]["runs"]
+    assert len(runs) >= 5
+    for run in runs:
+        names = {
+            f"{detector}, {name}" for detector in reproduce_ood.DETECTORS for name in reproduce_ood.STRANGE
+        }
+        assert set(run["figures"]) == names
+        assert all(0 <= row[key] <= 1 for row in run["figures"].values() for key in reproduce_ood.COLUMNS)
+    for name in reproduce_ood.STRANGE:
+
+        def mean(detector, name=name):
+            return np.mean([run["figures"][f"{detector}, {name}"]["auroc"] for run in runs])
+
+        assert mean("ensemble") > mean("softmax")
+        assert mean("neighbours") > 0.95
+
+
+def test_the_stored_page_of_failure_prediction_is_that_of_the_stored_figures():
+    content, page = stored("confidnet")
+    images = SimpleNamespace(  # only their numbers are on the page
+        train=range(55_000), validation=range(5_000), test=range(10_000)
+    )
+    assert page.startswith(reproduce_confidnet.page(content["runs"], images))
+
+
+def test_the_published_gain_of_confidnet_rests_on_the_dropout_left_on():
+    for run in stored("confidnet")[0]["runs"]["MLP"]:
+        on, off, usual = (
+            run["rows"][name]["aupr_error"] for name in ("ConfidNet", "ConfidNet, dropout off", "MCP")
+        )
+        assert on > usual > off
