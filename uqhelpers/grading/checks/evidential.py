@@ -5,7 +5,7 @@ from scipy.special import digamma, gammaln
 
 from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
 
-SPLITS = ("evidential.decompose", "evidential.predict", "metrics.decompose")
+DRAWS = ("evidential.decompose", "evidential.predict", "evidential.sample", "evidential.vacuity")
 DIVERGENCES = ("evidential.dirichlet_kl", "evidential.evidential_loss")
 LIKELIHOODS = ("evidential.nig_nll",)
 
@@ -18,11 +18,11 @@ def dirichlets(seed, n=7, classes=4):
 
 @question(
     "q1",
-    points=3,
-    hint="E[p_c log p_c] is the mean of p_c times a digamma difference, of concentrations with one added.",
-    forbids=SPLITS,
+    points=2,
+    hint="E[p_c log q_c] is a product of two means; E[p_c log p_c] has one added to a concentration.",
+    forbids=DRAWS,
 )
-def a_dirichlet_has_three_uncertainties_in_closed_form(learner, seed):
+def two_draws_are_apart_by_a_closed_form(learner, seed):
     alpha, _ = dirichlets(seed)
     strength = alpha.sum(axis=1, keepdims=True)
     mean = alpha / strength
@@ -31,37 +31,52 @@ def a_dirichlet_has_three_uncertainties_in_closed_form(learner, seed):
     def expected(extra):
         return (mean * (digamma(strength + extra) - digamma(alpha + extra))).sum(axis=1)
 
-    names = ["the total", "the aleatoric part", "the epistemic part"]
-    got = expect_parts(learner.call("split", alpha), names)
+    cross, own = expected(0), expected(1)
+    apart = cross - own
+    names = ["the cross-entropy", "the divergence"]
+    got = expect_parts(learner.call("apart", alpha), names)
     expect_close(
         got[0],
-        total,
+        cross,
         what=names[0],
         hints={
-            "in bits: use the natural logarithm": total / np.log(2),
-            "the sign: an entropy is not negative": -total,
-            "the sum over the classes, not their mean": total / alpha.shape[1],
+            "the mean of a logarithm is not the logarithm of the mean": total,
+            "that is the entropy of one draw: p and q are two, and independent": own,
+            "the sign: a cross-entropy is not negative": -cross,
+            "the cross-entropy: in bits; use the natural logarithm": cross / np.log(2),
+            "the classes count by the mean of p, not evenly": (digamma(strength) - digamma(alpha)).sum(
+                axis=1
+            ),
         },
     )
     expect_close(
         got[1],
-        expected(1),
+        apart,
         what=names[1],
         hints={
-            "weighting with p_c adds one to a concentration: digamma of alpha + 1": expected(0),
-            "that is the epistemic part: the two are exchanged": total - expected(1),
-            "the sign: an entropy is not negative": -expected(1),
-            "in bits: use the natural logarithm": expected(1) / np.log(2),
+            "that compares a draw with the mean: two draws are farther apart": total - own,
+            "that compares the mean with a draw: take away the entropy of a draw, not of the mean": cross
+            - total,
+            "the entropy of p is still in it: a divergence is what the cross-entropy has above it": cross,
+            "the sign: a divergence is not negative": -apart,
+            "the normaliser changes as well: ψ(α_0 + 1), not ψ(α_0)": alpha.shape[1] / strength[:, 0],
+            "p from q, in one direction: not the sum of both": 2 * apart,
+            "the divergence: in bits; use the natural logarithm": apart / np.log(2),
+            "two draws, not two Dirichlets: they follow one law, and yet they differ": np.zeros(len(alpha)),
         },
     )
-    expect_close(
-        got[2],
-        total - expected(1),
-        what=names[2],
-        hints={
-            "the sign: the total is the larger one": expected(1) - total,
-            "that is the vacuity, no mutual information": alpha.shape[1] / strength[:, 0],
+
+
+@question("q1", points=1, hint="What is left of D without digammas? Which entries of α does it look at?")
+def vacuity_is_how_far_two_draws_are_apart(learner, seed):
+    expect_choice(
+        learner.value("multiple_of"),
+        "vacuity",
+        {
+            "epistemic": "only nearly, and with much evidence: compare (1, 1, 1) with (60, 60, 60)",
+            "total": "(2, 2) and (50, 50) have the same total: are two draws equally far apart there?",
         },
+        what="`multiple_of`",
     )
 
 
