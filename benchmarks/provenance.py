@@ -41,8 +41,8 @@ def accelerator():
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
-def surroundings():
-    """The day, the machine and the versions: what one of a few runs can differ in."""
+def surroundings(script):
+    """The code, the day, the machine and the versions: what one of a few runs can differ in."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -51,6 +51,7 @@ def surroundings():
             continue
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     return {
+        "code": code_hash(script),
         "date": datetime.date.today().isoformat(),
         "machine": ", ".join(filter(None, (machine, accelerator()))),
         "python": platform.python_version(),
@@ -61,7 +62,7 @@ def surroundings():
 def sentence(where):
     """The same for a reader."""
     versions = ", ".join(f"{package} {version}" for package, version in where["versions"].items())
-    return f"{where['date']}; {where['machine']}; Python {where['python']}; {versions}"
+    return f"code {where['code']}; {where['date']}; {where['machine']}; Python {where['python']}; {versions}"
 
 
 def store(name, content, markdown, seeds=(), parts=()):
@@ -80,14 +81,13 @@ def store(name, content, markdown, seeds=(), parts=()):
     parts : sequence of dict
         The surroundings of runs that were made elsewhere or earlier.
     """
-    here = surroundings()
+    here = surroundings(name)
     elsewhere = [part for part in parts if {**part, "date": None} != {**here, "date": None}]
-    origin = {"code": code_hash(name), **here, "seeds": list(seeds), "parts": elsewhere}
+    origin = {**here, "seeds": list(seeds)} | ({"parts": elsewhere} if elsewhere else {})
     RESULTS.mkdir(parents=True, exist_ok=True)
-    words = [f"Code {origin['code']}", sentence(here)]
-    words += [f"seeds {', '.join(map(str, seeds))}"] if seeds else []
-    words += [f"parts of it: {sentence(part)}" for part in elsewhere]
-    footer = f"\n\n*{'; '.join(words)}.*\n"
+    words = sentence(here) + (f"; seeds {', '.join(map(str, seeds))}" if seeds else "") + "."
+    words += "".join(f" Parts of it: {sentence(part)}." for part in elsewhere)
+    footer = f"\n\n*{words[0].upper()}{words[1:]}*\n"
     replace(RESULTS / f"{name}.json", json.dumps({**origin, **content}, indent=1) + "\n")
     replace(RESULTS / f"{name}.md", markdown.rstrip() + footer)
 

@@ -33,7 +33,7 @@ def kept(name, seed, compute):
     path = ROOT / "_build" / "reproduce" / f"{name}-{seed}-{code_hash(name)}.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, json.dumps({"where": surroundings(), "result": compute()}))
+        replace(path, json.dumps({"where": surroundings(name), "result": compute()}))
     part = json.loads(path.read_text())
     if part["where"] not in origins[name]:
         origins[name].append(part["where"])

@@ -1,5 +1,6 @@
 """The benchmarks run, at a size that takes seconds; what they say of speed holds with a wide margin."""
 
+import collections
 import json
 
 import pytest
@@ -43,12 +44,34 @@ def test_the_hash_changes_with_what_the_benchmark_uses_and_with_nothing_else(tmp
     assert provenance.code_hash("b") != before
 
 
-def test_what_was_computed_is_not_computed_again(tmp_path, monkeypatch):
+def test_what_was_computed_is_not_computed_again_and_says_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "ROOT", tmp_path)
-    monkeypatch.setattr(reproduce, "code_hash", lambda name: "same")
+    monkeypatch.setattr(reproduce, "origins", collections.defaultdict(list))
+    for module in (reproduce, provenance):
+        monkeypatch.setattr(module, "code_hash", lambda name: "same")
     assert reproduce.kept("table", 0, lambda: [1.5]) == [1.5]
     assert reproduce.kept("table", 0, lambda: pytest.fail("computed twice")) == [1.5]
+    monkeypatch.setattr(provenance, "processor", lambda: "another one")
     assert reproduce.kept("table", 1, lambda: [2.5]) == [2.5]
+    first, second = reproduce.origins["table"]
+    assert second["machine"].startswith("another one, ")
+    assert first["machine"] != second["machine"]
+    assert first["versions"] == second["versions"]
+    assert set(reproduce.origins) == {"table"}
+
+
+def test_a_stored_table_names_the_other_machines_that_parts_of_it_come_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "RESULTS", tmp_path)
+    monkeypatch.setattr(provenance, "code_hash", lambda name: "same")
+    here = provenance.surroundings("table")
+    there = {**here, "machine": "a larger one"}
+    provenance.store("table", {"runs": []}, "# Table", (3, 4), [{**here, "date": "2001-01-01"}, there])
+    page, content = (tmp_path / "table.md").read_text(), json.loads((tmp_path / "table.json").read_text())
+    assert content["parts"] == [there]
+    assert page.startswith("# Table\n\n*Code same; ")
+    assert f"{here['machine']}; Python" in page
+    assert "seeds 3, 4. Parts of it: code same; " in page
+    assert page.count("a larger one") == 1
 
 
 @pytest.mark.parametrize("stored", sorted(provenance.RESULTS.glob("*.json")), ids=lambda path: path.stem)
