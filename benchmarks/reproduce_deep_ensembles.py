@@ -7,6 +7,7 @@ variance, and its class loss is a third of the negative log-likelihood.
 """
 
 import numpy as np
+from scipy import stats
 
 from benchmarks.reproduce import kept
 from uqhelpers import data, deep_ensembles, metrics
@@ -165,6 +166,11 @@ def away(values, figure):
     return (figure - np.mean(values)) / np.std(values, ddof=1)
 
 
+def bound_for_one_more(runs):
+    """So many standard deviations from the mean of a few runs 19 of 20 further ones fall (normal spread)."""
+    return stats.t.ppf(0.975, runs - 1) * np.sqrt(1 + 1 / runs)
+
+
 def listed(values, digits=1):
     """Numbers in ascending order."""
     return ", ".join(f"{value:.{digits}f}" for value in sorted(values))
@@ -268,7 +274,9 @@ def spirals_page(runs):
         *lines,
         "",
         f"The published accuracy and NLL lie {distance['practical']} standard deviations from the mean of "
-        f"its set-up, and {distance['practical, mended']} from that with the whole class loss.",
+        f"its set-up, and {distance['practical, mended']} from that with the whole class loss. One more run "
+        f"of the same set-up falls within ± {bound_for_one_more(len(runs['practical'])):.1f} of them 19 "
+        "times in 20.",
         "",
         "The true probabilities score best on new points, up to chance. What scores better than they on "
         "its training points has begun to learn these by heart, and pays on new ones: see the last row but "

@@ -79,3 +79,12 @@ def test_stored_results_are_complete(stored):
     content = json.loads(stored.read_text())
     assert {"code", "date", "machine", "python", "versions", "seeds"} <= set(content)
     assert stored.with_suffix(".md").exists()
+
+
+def test_calibration_is_ahead_of_both_libraries_in_the_stored_run():
+    rows = json.loads((provenance.RESULTS / "bench_metrics.json").read_text())["rows"]
+    wanted = {"expected_calibration_error", "adaptive_calibration_error", "fit_temperature"}
+    beside = [row for row in rows if row["name"] in wanted and row["baseline"] in ("torchmetrics", "netcal")]
+    assert {row["name"] for row in beside} == wanted
+    assert {row["baseline"] for row in beside} == {"torchmetrics", "netcal"}
+    assert all(row["ratio"] < 1 for row in beside)  # our time over theirs

@@ -640,6 +640,18 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_ensemble(moons, tmp_path):
     assert [path.name for path in files] == [f"member_{place:03d}.pt" for place in range(8)]
     assert all(torch.load(path, weights_only=True)["state"] for path in files)
 
+    # Begun again, only the member whose file is missing is trained.
+    files[5].unlink()
+    again = []
+
+    def count(network, seed):
+        again.append(seed)
+        quick(*moons)(network, seed)
+
+    networks = de.fit_members(small_network, count, 8, **options)
+    assert again == [de.member_seeds(8)[5]]
+    assert np.allclose(de.sample(networks, moons[0]), expected, atol=1e-6)
+
 
 # --- between members ----------------------------------------------------------------------------------
 

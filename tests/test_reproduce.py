@@ -108,6 +108,23 @@ def test_ours_is_ahead_of_the_spirals_published_figures_and_of_its_set_up_on_new
     assert mean("truth", "held-out", "nll") < mean("ours", "held-out", "nll")
 
 
+@pytest.mark.parametrize("name", ["practical", "practical, mended"])
+def test_the_published_spirals_could_be_one_more_run_of_their_set_up(name):
+    runs = stored("deep_ensembles")[0]["spirals"][name]
+    for key, figure in reproduce_deep_ensembles.PUBLISHED["spirals"].items():
+        away = reproduce_deep_ensembles.away([run["train"][key] for run in runs], figure)
+        assert abs(away) < reproduce_deep_ensembles.bound_for_one_more(len(runs))
+
+
+def test_one_more_of_normal_runs_is_that_near_nineteen_times_in_twenty():
+    rng = np.random.default_rng(0)
+    bound = reproduce_deep_ensembles.bound_for_one_more(5)
+    inside = [
+        abs(reproduce_deep_ensembles.away(rng.normal(size=5), rng.normal())) < bound for _ in range(4000)
+    ]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)  # four standard deviations of the share
+
+
 def test_a_figure_is_so_many_standard_deviations_away():
     assert reproduce_deep_ensembles.away([1.0, 2.0, 3.0], 4.0) == pytest.approx(2)
 
@@ -244,6 +261,15 @@ def test_published_cells_stay_empty_where_there_is_no_figure():
     assert reproduce_uci.cell({}, "yacht", "MC-Dropout again published", 1) == "1.25"
     assert reproduce_uci.cell({}, "wine", "ensemble published", 1) == ""
     assert reproduce_uci.with_error([1.0, 2.0, 3.0], 2) == "2.00 ± 0.58"
+
+
+def test_a_median_is_not_moved_by_a_diverged_split():
+    found = {"yacht": {"ensemble": {"rmse": [1.0, 1.1, 400.0], "nll": [2.0, 2.5, 1e6]}}}
+    columns = {"ensemble": "ours"}
+    lines = reproduce_uci.table_of(found, columns, reproduce_uci.median_cell, 0)
+    assert lines[0] == "| table | ours |"
+    assert float(lines[-1].split("|")[2]) == 1.1
+    assert reproduce_uci.median_cell(found, "yacht", "ensemble", 1) == "2.50"
 
 
 def test_the_stored_page_of_uci_is_that_of_the_stored_figures():
