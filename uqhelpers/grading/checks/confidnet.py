@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from uqhelpers.metrics import aupr_error, aurc, eaurc, fpr95
+from uqhelpers.metrics import aupr_error, aurc
 
 from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
 
@@ -49,70 +49,143 @@ def the_range_of_a_wrong_answer_is_right(learner, seed):
     )
 
 
-def answers(seed, n=120):
-    """Distinct confidences of which the low ones are wrong more often."""
+def tied_answers(seed, n=120, levels=15):
+    """Confidences of which many are equal; the low ones are wrong more often."""
     rng = np.random.default_rng(seed)
-    confidence = rng.permutation(np.linspace(0.2, 0.99, n))
+    confidence = rng.choice(np.linspace(0.25, 0.95, levels), size=n)
     return confidence, rng.random(n) < 0.1 + 0.7 * (1 - confidence)
+
+
+def whatever_the_file(learner, name, confidence, wrong, *rest):
+    """The learner's answer for a file with the right answers first; `Failed` if the order matters to it."""
+    order = np.argsort(wrong, kind="stable")
+    first, second = (
+        as_numbers(learner.call(name, confidence[o], wrong[o], *rest)) for o in (order, order[::-1])
+    )
+    expect(
+        first.shape != second.shape or np.allclose(first, second, equal_nan=True),
+        "it depends on the order in the file: answers of equal confidence cannot be parted",
+    )
+    return first.tolist()
 
 
 @question(
     "q2",
     points=3,
-    hint="Sort from the surest on; the perfect ranking of the same answers has its errors last.",
+    hint="Halfway through a tied group, expect half of its errors. What is the risk of a ranking by lot?",
     forbids=AREAS,
 )
-def the_excess_area_is_right(learner, seed):
-    confidence, wrong = answers(seed)
-    n, rate = len(wrong), wrong.mean()
-    area = aurc(-confidence, wrong)
-    slipped = np.cumsum(wrong[np.argsort(-confidence)])
-    perfect = np.cumsum(np.sort(wrong))
+def the_share_of_excess_is_right(learner, seed):
+    confidence, wrong = tied_answers(seed)
+    n, rate, k = len(wrong), wrong.mean(), np.arange(1, len(wrong) + 1)
+    errors, perfect = slipped(confidence, wrong), np.cumsum(np.sort(wrong))
+    fair, best = np.mean(errors / k), np.mean(perfect / k)
+    worst = np.mean(np.cumsum(np.sort(wrong)[::-1]) / k)
+
+    def share(area, best=best, lot=rate):
+        return (area - best) / (lot - best)
+
+    def by_turns(first):
+        return share(np.mean(np.cumsum(wrong[np.lexsort((~first, -confidence))]) / k))
+
     expect_close(
-        learner.call("excess", confidence, wrong),
-        eaurc(-confidence, wrong),
+        whatever_the_file(learner, "excess", confidence, wrong),
+        share(fair),
         hints={
-            "that is the AURC itself: subtract what a perfect ranking of these answers has": area,
-            "the least sure come first: accept the surest first": aurc(confidence, wrong)
-            - np.mean(perfect / np.arange(1, n + 1)),
-            "the continuous formula for the perfect ranking: compute it for these N answers": area
-            - (rate + (1 - rate) * np.log1p(-rate)),
-            "divided by N, where the risk divides by the number accepted": np.mean((slipped - perfect) / n),
-            "a sum over the coverages, where the mean is meant": n * eaurc(-confidence, wrong),
-            "the sign: the perfect ranking has the smaller area": -eaurc(-confidence, wrong),
+            "that accepts right answers first where confidences are tied: all orders count": by_turns(~wrong),
+            "that accepts wrong answers first where confidences are tied: all orders count": by_turns(wrong),
+            "all of a tied group have the risk at its end there: inside it, k still grows one by one": share(
+                aurc(-confidence, wrong)
+            ),
+            "that is the E-AURC itself: divide by the one of a ranking by lot": fair - best,
+            "the best is subtracted above only: measure the ranking by lot from it too": (fair - best) / rate,
+            "nothing is subtracted: measure both from the perfect ranking": fair / rate,
+            "all errors first is the worst order, not a random one": share(fair, lot=worst),
+            "upside down: the perfect ranking has 0, one that knows nothing has 1": 1 - share(fair),
+            "the least sure come first: accept the surest first": share(
+                np.mean(slipped(-confidence, wrong) / k)
+            ),
+            "the continuous formula for the perfect ranking: compute it for these N answers": share(
+                fair, best=rate + (1 - rate) * np.log1p(-rate)
+            ),
+            "divided by N, where the risk divides by the number accepted": share(
+                errors.mean() / n, best=perfect.mean() / n
+            ),
         },
     )
+
+
+def slipped(confidence, wrong):
+    """Errors among the k surest, k from 1 to N, as expected over all orders of the tied."""
+    _, group = np.unique(-confidence, return_inverse=True)
+    ends, errors = (np.append(0, np.bincount(group, each).cumsum()) for each in (None, wrong))
+    return np.interp(np.arange(1, len(wrong) + 1), ends, errors)
+
+
+BUDGETS = (0, 7, 1000)
+
+
+def right_that_pass(confidence, wrong, budget):
+    """The largest share of the right, of all thresholds that keep to the budget."""
+    thresholds = [np.inf, *np.unique(confidence)]
+    allowed = [t for t in thresholds if np.sum(confidence[wrong] >= t) <= budget]
+    return max(np.mean(confidence[~wrong] >= t) for t in allowed)
+
+
+def wrong_budgets(confidence, wrong):
+    """The right shares for three budgets under "", and those of the known mistakes."""
+    bad, good = (np.sort(confidence[which])[::-1] for which in (wrong, ~wrong))
+    share = np.array([right_that_pass(confidence, wrong, budget) for budget in BUDGETS])
+    at_next, at_last = np.mean(good >= bad[7]), np.mean(good >= bad[6])
+    return {
+        "": share,
+        "one error too many passes: the next wrong answer must stay below the threshold": np.array(
+            [np.mean(good >= bad[0]), at_next, 1]
+        ),
+        "the threshold can fall further, until the next wrong answer would pass": np.array(
+            [share[0], at_last, 1]
+        ),
+        "a share of all answers, where a share of the right ones is meant": share * np.mean(~wrong),
+        "that is the share that is handed over: how many of the right pass?": 1 - share,
+        "the roles are exchanged: the budget is for the wrong, the share of the right": np.array(
+            [right_that_pass(confidence, ~wrong, budget) for budget in BUDGETS]
+        ),
+        "the least sure pass there: an answer passes if it is sure enough": np.array(
+            [right_that_pass(-confidence, wrong, budget) for budget in BUDGETS]
+        ),
+        "that is FPR95: here the errors are given, and the right ones asked for": np.full(
+            3, np.mean(bad >= good[int(np.ceil(0.95 * len(good))) - 1])
+        ),
+    }
+
+
+def budget_case(seed):
+    """Answers for which every known mistake has another result."""
+    for draw in np.random.SeedSequence(seed).generate_state(1000):
+        case = tied_answers(draw, n=80, levels=40)
+        if apart(wrong_budgets(*case)):
+            return case
+    raise AssertionError("expected a case in a thousand draws")
+
+
+def apart(results):
+    """Whether no two of some results are the same."""
+    found = list(results.values())
+    return all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(found) for b in found[:i])
 
 
 @question(
     "q3",
     points=2,
-    hint="Which confidence do 95 % of the right answers reach? How many wrong ones reach it too?",
-    forbids=("confidnet.failure_table", "metrics.fpr95"),
+    hint="Which wrong answer must not pass any more? Every right one that is surer than it may.",
+    forbids=("confidnet.failure_table", "metrics.fpr95", "metrics.risk_coverage"),
 )
-def the_false_positives_are_right(learner, seed):
-    confidence, wrong = answers(seed, 400)
-    low = np.sort(confidence[wrong])
-    threshold = low[int(np.floor(0.05 * len(low)))]
-    want = float(fpr95(confidence, ~wrong, "correct"))
-    expect_close(
-        learner.call("fpr_at_95", confidence, wrong),
-        want,
-        hints={
-            "that is the figure with *wrong* as the positive class: here it is the right ones": float(
-                fpr95(-confidence, wrong, "wrong")
-            ),
-            "that is the share of the wrong that is stopped: how many pass?": 1 - want,
-            "the threshold of the right answers, not of the wrong ones": np.mean(
-                confidence[~wrong] >= threshold
-            ),
-            "a share of all answers, where a share of the wrong ones is meant": want * wrong.mean(),
-            "95 % of *all* answers pass there: count the right ones only": np.mean(
-                confidence[wrong] >= np.sort(confidence)[int(np.floor(0.05 * len(wrong)))]
-            ),
-        },
-        atol=1e-4,
-    )
+def the_budget_buys_what_it_can(learner, seed):
+    case = budget_case(seed)
+    results = wrong_budgets(*case)
+    want = results.pop("")
+    got = [whatever_the_file(learner, "served", *case, budget) for budget in BUDGETS]
+    expect_close(got, want, hints=results, what="the share of the right")
 
 
 def sigmoid(logits):
@@ -151,41 +224,79 @@ def the_loss_is_mended(learner, seed):
     )
 
 
+def outsiders(seed):
+    """Three crowded classes, each with some inputs that live elsewhere; every known mistake shows."""
+    for draw in np.random.SeedSequence(seed).generate_state(1000):
+        rng = np.random.default_rng(draw)
+        known_labels = rng.permutation(np.arange(54) % 3)
+        centres = 2.5 * np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]])
+        known = centres[known_labels] + rng.standard_t(2, size=(54, 2)) * 0.6
+        points, predicted = centres.mean(axis=0) + 1.5 * rng.normal(size=(40, 2)), rng.integers(3, size=40)
+        case = points, predicted, known, known_labels, 3, 4
+        if apart(wrong_trusts(*case)):
+            return case
+    raise AssertionError("expected a case in a thousand draws")
+
+
+def wrong_trusts(points, predicted, known, known_labels, k, drop):
+    """The right ratios under "", and those of the known mistakes."""
+    among = np.linalg.norm(known[:, None] - known, axis=-1)
+    same = known_labels[:, None] == known_labels
+    ranked = np.sort(np.where(same, among, np.inf), axis=1)
+    middle = np.stack([known[known_labels == c].mean(axis=0) for c in range(3)])
+
+    def nearest(radius, rivals=same, most=drop, gone=3 * drop):
+        keep = np.sum((radius > radius[:, None]) & rivals, axis=1) >= most
+        if np.sum(~keep) != gone:  # two inputs are each other's neighbour: either might go
+            return np.full((len(points), 3), np.nan)
+        distance = np.linalg.norm(points[:, None] - known[keep], axis=-1)
+        return np.stack([distance[:, known_labels[keep] == c].min(axis=1) for c in range(3)], axis=1)
+
+    right = nearest(ranked[:, k])
+    own, want = right[np.arange(len(points)), predicted], ratio(right, predicted)
+    others = {
+        "nobody is left out: the loneliest of each class go first": nearest(ranked[:, k], most=0, gone=0),
+        "an input is no neighbour of itself: the first place in the row is its own": nearest(
+            ranked[:, k - 1]
+        ),
+        "the most crowded are left out: leave out those whose neighbour is far": nearest(-ranked[:, k]),
+        "the mean distance to the k nearest: take that to the k-th": nearest(
+            ranked[:, 1 : k + 1].mean(axis=1)
+        ),
+        "neighbours of all classes: an outsider is lonely among its own": nearest(
+            np.sort(among, axis=1)[:, k]
+        ),
+        "far from the middle of its class is not lonely: ask for the k-th neighbour": nearest(
+            np.linalg.norm(known - middle[known_labels], axis=1)
+        ),
+        "the loneliest of each class, not of all together": nearest(
+            ranked[:, k], rivals=np.full_like(same, True), most=3 * drop
+        ),
+    }
+    return {
+        "": want,
+        **{text: ratio(distances, predicted) for text, distances in others.items()},
+        "upside down: far from others and near to its own class is to be trusted": 1 / want,
+        "squared distances: take the root": want**2,
+        "the predicted class is among the others: leave it out there": right.min(axis=1) / own,
+        "the farthest of the other classes: the nearest of them is the rival": np.where(
+            np.arange(3) == predicted[:, None], 0, right
+        ).max(axis=1)
+        / own,
+    }
+
+
 @question(
     "q5",
     points=3,
-    hint="For each input and class the distance to the nearest known one; then own against the best other.",
+    hint="Sort each input's distances within its class: first its own 0, the k-th neighbour at place k.",
     forbids=("confidnet.TrustScore",),
 )
-def the_trust_score_is_right(learner, seed):
-    rng = np.random.default_rng(seed)
-    known_labels = np.arange(45) % 3
-    known = rng.normal(size=(45, 2)) + 1.5 * np.eye(3)[known_labels][:, :2]
-    points, predicted = rng.normal(size=(12, 2)) + 0.5, rng.integers(3, size=12)
-    distance = np.linalg.norm(points[:, None] - known, axis=-1)
-    nearest = np.stack([distance[:, known_labels == c].min(axis=1) for c in range(3)], axis=1)
-    middle = np.stack([known[known_labels == c].mean(axis=0) for c in range(3)])
-    centres = np.linalg.norm(points[:, None] - middle, axis=-1)
-    average = np.stack([distance[:, known_labels == c].mean(axis=1) for c in range(3)], axis=1)
-    want = ratio(nearest, predicted)
-    expect_close(
-        learner.call("trust", points, predicted, known, known_labels),
-        want,
-        hints={
-            "upside down: far from others and near to its own class is to be trusted": 1 / want,
-            "squared distances: take the root": want**2,
-            "the distance to the middle of each class: the nearest known input is meant": ratio(
-                centres, predicted
-            ),
-            "the mean distance to each class: the nearest known input is meant": ratio(average, predicted),
-            "the predicted class is among the others: leave it out there": nearest.min(axis=1)
-            / nearest[np.arange(12), predicted],
-            "the farthest of the other classes: the nearest of them is the rival": np.where(
-                np.arange(3) == predicted[:, None], 0, nearest
-            ).max(axis=1)
-            / nearest[np.arange(12), predicted],
-        },
-    )
+def the_trust_score_without_outsiders_is_right(learner, seed):
+    case = outsiders(seed)
+    results = wrong_trusts(*case)
+    want = results.pop("")
+    expect_close(learner.call("trust", *case), want, hints=results, what="the trust score")
 
 
 def ratio(distances, predicted):

@@ -53,35 +53,75 @@ def both_scores_are_right_and_do_not_overflow(learner, seed):
     expect_close(got[1], -heat * logsumexp(large / heat, axis=1), what=f"{names[1]} of large logits")
 
 
+def shared_seconds(seed):
+    """Logits of very different size; one, two or three classes share the second place."""
+    rng = np.random.default_rng(seed)
+    below = rng.uniform(1.5, 4, size=(7, 6))
+    second = rng.uniform(0.3, 1.2, size=(7, 1))
+    sharing = np.array([1, 2, 3, 1, 2, 3, 2])[:, None]
+    below = np.where(np.arange(6) <= sharing, second, below)
+    below[:, 0] = 0
+    size = rng.permutation(np.geomspace(0.1, 30, 7))[:, None]
+    logits = rng.permuted(size * (rng.normal(size=(7, 1)) - below), axis=1)
+    return np.round(1024 * logits) / 1024  # so that differences are exact, and what is shared is equal
+
+
 @question(
     "q2",
     points=3,
-    hint="Hot: exp(-d/T) is about 1 - d/T for each distance d. Cold: only the smallest distance is left.",
+    hint="H = log Σ exp(f/T) - Σ p f/T. Hot: to second order in 1/T. Cold: which -p log p is the largest?",
 )
-def the_limits_are_evidence_and_margin(learner, seed):
-    logits = 4 * np.random.default_rng(seed).normal(size=(7, 6))
-    ranked = np.sort(logits, axis=1)
-    evidence, margin = ranked[:, -1] - logits.mean(axis=1), ranked[:, -1] - ranked[:, -2]
+def the_limits_of_the_entropy_are_right(learner, seed):
+    logits = shared_seconds(seed)
+    top = logits.max(axis=1, keepdims=True)
+    margin = np.where(logits < top, top - logits, np.inf).min(axis=1)
+    sharing = np.sum(top - logits == margin[:, None], axis=1)
+    spread, want = logits.var(axis=1), sharing * margin
     got = expect_parts(learner.call("limits", logits), ["the hot limit", "the cold limit"])
+    hot = as_numbers(got[0], "the hot limit")
+    expect(
+        hot.shape != spread.shape
+        or np.allclose(hot, spread / 2, rtol=1e-6)
+        or not np.allclose(hot, spread / 2, rtol=0.15, atol=0),
+        "nearly: a large T is not its limit. What is left of log C - H when T is in no exponent any more?",
+    )
     expect_close(
         got[0],
-        evidence,
+        spread / 2,
         what="the hot limit",
         hints={
-            "the two are swapped: hot, the runner-up is one of many": margin,
-            "the mean is over all classes, the winner's distance 0 among them": evidence * 6 / 5,
-            "a sum over the classes, where their mean is left": evidence * 6,
-            "that is the largest logit: it is measured from the average": ranked[:, -1],
-            "the sign: the winner stands above the average": -evidence,
+            "the two are swapped: hot, all logits count": want,
+            "that is the limit of the largest probability: an entropy has no linear term": top[:, 0]
+            - logits.mean(axis=1),
+            "one half is missing: it is the second order of an exponential": spread,
+            "the variance, not the standard deviation": np.sqrt(spread) / 2,
+            "divided by C - 1: hot, each of the C classes has the probability 1 / C": spread * 6 / 10,
+            "a sum over the classes, where their mean is left": 3 * spread,
+            "a constant added to all logits changes no probability: measure from their mean": np.mean(
+                logits**2, axis=1
+            )
+            / 2,
+            "measured from the winner: hot, it is one of many; measure from the mean": np.mean(
+                (top - logits) ** 2, axis=1
+            )
+            / 2,
+            "the sign: no entropy is above log C": -spread / 2,
         },
     )
     expect_close(
         got[1],
-        margin,
+        want,
         what="the cold limit",
         hints={
-            "that is the runner-up itself: the limit is its distance": ranked[:, -2],
-            "the sign: with the minus in front it is a distance, above 0": -margin,
+            "second place may be shared: each that has it adds to the entropy": margin,
+            "each second place adds -p log p, and -log p grows as m / T": sharing,
+            "the winner's own term, 1 - p, has no factor m / T: it vanishes beside the others": sharing
+            * (margin + 1),
+            "the winner is counted among the second places": (sharing + 1) * margin,
+            "only the second place is left: what is farther below vanishes faster": np.sum(
+                top - logits, axis=1
+            ),
+            "the sign: an entropy is not negative": -want,
         },
     )
 
