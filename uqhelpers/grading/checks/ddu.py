@@ -30,33 +30,44 @@ def gaussians(features, labels, new, ridge, *, bias=True, shared=False, determin
 
 
 def clusters(seed):
-    """Three classes of unequal size and shape, and points near and very far."""
+    """Three classes of unequal size and shape; one point lies very far away."""
     rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.repeat([0, 1, 2], [40, 15, 6]))
+    labels = rng.permutation(np.repeat([0, 1, 2], [14, 8, 6]))
     mix = rng.normal(size=(3, 3, 3)) + 1.5 * np.eye(3)
     centres = 2 * rng.normal(size=(3, 3))
-    features = np.einsum("nd,nde->ne", rng.normal(size=(61, 3)), mix[labels]) + centres[labels]
-    near = features[:10] + rng.normal(size=(10, 3))
-    return features, labels, np.concatenate([near, 1e4 * rng.normal(size=(2, 3))])
+    features = np.einsum("nd,nde->ne", rng.normal(size=(28, 3)), mix[labels]) + centres[labels]
+    features[np.flatnonzero(labels == 0)[0]] += 1000
+    return features, labels
+
+
+def others(n):
+    """For each of n points, which points remain without it."""
+    return [np.arange(n) != i for i in range(n)]
 
 
 @question(
     "q1",
-    points=3,
-    hint="log p(z) = logsumexp over the classes of (log share + log density of the class's Gaussian).",
+    points=2,
+    hint="For each image: fit to all the others, shares too, and take the log density of the one left out.",
     forbids=DENSITY,
 )
-def the_density_is_a_mixture_with_the_classes_shares(learner, seed):
-    features, labels, new = clusters(seed)
-    ridge = 0.05
-    log_shares = np.log(np.bincount(labels) / len(labels))
-    exact = gaussians(features, labels, new, ridge)
+def a_density_without_the_image_itself(learner, seed):
+    features, labels = clusters(seed)
+    n, ridge = len(labels), 0.05
+    rest = others(n)
+
+    def without(ridge=ridge, **slip):
+        return np.concatenate([gaussians(features[r], labels[r], features[~r], ridge, **slip) for r in rest])
+
+    counts = np.bincount(labels)
+    log_shares = np.log(np.stack([np.bincount(labels[r]) for r in rest]) / (n - 1))
+    exact = without()
 
     def mixed(parts):
         return logsumexp(parts + log_shares, axis=1)
 
-    got = as_numbers(learner.call("log_density", features, labels, new, ridge), "the log densities")
-    expect(got.shape == (len(new),), f"expected one number an input, shape ({len(new)},); got {got.shape}")
+    got = as_numbers(learner.call("left_out", features, labels, ridge), "the log densities")
+    expect(got.shape == (n,), f"expected one number an image, shape ({n},); got {got.shape}")
     expect(
         np.isfinite(got).all(),
         "far away every density underflows to 0, and its logarithm is lost: stay with logarithms (logsumexp)",
@@ -66,23 +77,40 @@ def the_density_is_a_mixture_with_the_classes_shares(learner, seed):
         mixed(exact),
         what="the log density",
         hints={
+            "each image still describes itself: leave it out of the fit": logsumexp(
+                gaussians(features, labels, features, ridge) + np.log(counts / n), axis=1
+            ),
+            "the image counts in its class's share still: leave it out there as well": logsumexp(
+                exact + np.log(counts / n), axis=1
+            ),
             "the classes' shares are missing: a rare class must weigh less": logsumexp(exact, axis=1),
-            "all classes count alike here: weigh each by its share of the labels": logsumexp(exact, axis=1)
-            - np.log(3),
+            "all classes count, not only the image's own": (exact + log_shares)[np.arange(n), labels],
             "the maximum over the classes is not their sum": (exact + log_shares).max(axis=1),
-            "each class has its own covariance: yours share one": mixed(
-                gaussians(features, labels, new, ridge, shared=True)
-            ),
-            "maximum likelihood divides by n, not by n - 1": mixed(
-                gaussians(features, labels, new, ridge, bias=False)
-            ),
-            "the determinant is missing: a wide Gaussian is a low one": mixed(
-                gaussians(features, labels, new, ridge, determinant=False)
-            ),
-            "the constant (2π)^(D/2) is missing": mixed(
-                gaussians(features, labels, new, ridge, constant=False)
-            ),
-            "the ridge is missing on the diagonal": mixed(gaussians(features, labels, new, 0.0)),
+            "each class has its own covariance: yours share one": mixed(without(shared=True)),
+            "maximum likelihood divides by n, not by n - 1": mixed(without(bias=False)),
+            "the determinant is missing: a wide Gaussian is a low one": mixed(without(determinant=False)),
+            "the constant (2π)^(D/2) is missing": mixed(without(constant=False)),
+            "the ridge is missing on the diagonal": mixed(without(ridge=0.0)),
+        },
+    )
+
+
+@question("q1", points=1, hint="In one dimension: n - 1 points at 0, one at x. Mean, variance, distance?")
+def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
+    counts = [int(n) for n in np.random.default_rng(seed).integers(3, 60, size=4)]
+    ns = np.array(counts, dtype=np.float64)
+    answers = [as_numbers(learner.call("farthest", n), "the ceiling") for n in counts]
+    expect(all(answer.shape == () for answer in answers), "expected one number for each n")
+    expect_close(
+        np.array(answers),
+        ns - 1,
+        what="the ceiling",
+        hints={
+            "there is a ceiling: as the image moves out, the variance grows with it": np.full(4, np.inf),
+            "nearly: the outlier moves the mean towards itself, too": ns,
+            "squared: the ceiling of the distance itself is the root": np.sqrt(ns - 1),
+            "the other n - 1 at one place, and it is reached: n - 2 is too low": ns - 2,
+            "that is for a variance divided by n - 1; maximum likelihood divides by n": (ns - 1) ** 2 / ns,
         },
     )
 
@@ -115,53 +143,79 @@ def a_quantile_is_a_share_of_held_out_densities(learner, seed):
     )
 
 
-def convolution_matrix(kernel, size, wrap=False, valid=False):
-    """The matrix of a convolution of one channel: a column for each pixel."""
-    half = kernel.shape[0] // 2
+def padded_matrix(kernel, size):
+    """The matrix of a convolution with zeros at the border: a column for each pixel and channel."""
     columns = []
-    for pixel in np.eye(size * size).reshape(-1, size, size):
-        padded = np.pad(pixel, half, mode="wrap" if wrap else "constant")
-        windows = np.lib.stride_tricks.sliding_window_view(pixel if valid else padded, kernel.shape)
-        columns.append(np.einsum("ijkl,kl->ij", windows, kernel).ravel())
+    for lit in np.eye(kernel.shape[1] * size**2).reshape(-1, kernel.shape[1], size, size):
+        padded = np.pad(lit, ((0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+        columns.append(np.einsum("cijkl,ockl->oij", windows, kernel).ravel())
     return np.stack(columns, axis=1)
+
+
+def transfer(kernel, size):
+    """What the convolution does at each frequency: matrices, shape (size, size, out, in)."""
+    return np.fft.fft2(kernel, s=(size, size)).transpose(2, 3, 0, 1)
 
 
 @question(
     "q3",
-    points=3,
-    hint="Convolve each image with a single lit pixel: the results are the columns of the matrix.",
+    points=2,
+    hint="np.fft.fft2(kernel, s=(size, size)): at each frequency a matrix, with singular values.",
     forbids=("ddu.conv_spectral_norm", "ddu.SpectralNormConv2d"),
 )
-def a_convolution_stretches_by_its_largest_singular_value(learner, seed):
+def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
     rng = np.random.default_rng(seed)
-    kernel, size = rng.normal(size=(3, 3)) + 0.5, int(rng.integers(6, 9))
-    matrix = convolution_matrix(kernel, size)
+    kernel = rng.normal(size=(2, 3, 3, 3))
+    kernel -= 0.9 * kernel.mean(axis=(2, 3), keepdims=True)  # or a constant image would be stretched most
+    size = int(rng.choice([5, 7]))
+    at = transfer(kernel, size)
+    norms = np.linalg.norm(at, 2, axis=(2, 3))
+    nine = np.linalg.norm(transfer(kernel, 3), 2, axis=(2, 3))
+    upper = np.linalg.norm(np.abs(kernel).sum(axis=(2, 3)), 2)
     expect_close(
-        learner.call("conv_norm", kernel, size),
-        np.linalg.norm(matrix, 2),
-        rtol=1e-5,
+        learner.call("wrapped_norm", kernel, size),
+        norms.max(),
         what="the norm",
         hints={
-            "that is the norm of the reshaped kernel, not of the convolution": np.linalg.norm(kernel),
-            "that is the kernel's own largest singular value": np.linalg.norm(kernel, 2),
-            "the sum of the kernel's absolute values is an upper bound, not the norm": np.abs(kernel).sum(),
-            "the Frobenius norm adds all directions: the largest singular value is one": np.linalg.norm(
-                matrix
+            "that is the norm of the reshaped kernel, not of the convolution": np.linalg.norm(
+                kernel.reshape(2, -1), 2
             ),
-            "eigenvalues are not singular values: the matrix is not symmetric": np.abs(
-                np.linalg.eigvals(matrix)
-            ).max(),
-            "the border wraps around in yours: pad with zeros": np.linalg.norm(
-                convolution_matrix(kernel, size, wrap=True), 2
+            "that is what happens to constant images: look at all frequencies": norms[0, 0],
+            "transform at the size of the image: a 3 × 3 transform knows nine frequencies only": nine.max(),
+            "at each frequency the channels make a matrix: its largest singular value, not Frobenius": (
+                np.linalg.norm(at, axis=(2, 3)).max()
             ),
-            "without padding the image shrinks: pad with zeros": np.linalg.norm(
-                convolution_matrix(kernel, size, valid=True), 2
+            "that is the strongest pair of channels: together they stretch by more": np.abs(at).max(),
+            "the largest over the frequencies, not their mean": norms.mean(),
+            "that is an upper bound: it lets all weights of a pair work in the same direction": upper,
+            "the border is zeros in yours: here the image wraps around": np.linalg.norm(
+                padded_matrix(kernel, size), 2
             ),
-            "the square root is missing: that belongs to the matrix times its transpose": np.linalg.norm(
-                matrix, 2
-            )
-            ** 2,
+            "the transform is not to be scaled by the size of the image": norms.max() / size,
+            "the square root is missing: that belongs to the matrix times its transpose": norms.max() ** 2,
         },
+    )
+    large = int(rng.integers(80, 100))  # as a matrix: some 10⁸ entries
+    expect_close(
+        learner.call("wrapped_norm", kernel, large),
+        np.linalg.norm(transfer(kernel, large), 2, axis=(2, 3)).max(),
+        what=f"the norm for images of {large} × {large}",
+        hints={"the size of the image matters: every size has frequencies of its own": norms.max()},
+    )
+
+
+@question("q3", points=1, hint="Which images does the one map see, and which parts of its result are kept?")
+def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
+    expect_choice(
+        learner.value("wrapped_is"),
+        "never smaller",
+        {
+            "never larger": "the padded images are some of those that wrap around, and a part of the result "
+            "is left out: the largest stretch over *some* is not above that over all",
+            "sometimes": "try ten kernels: the padded images are some of those that wrap around",
+        },
+        what="`wrapped_is`",
     )
 
 
@@ -199,35 +253,55 @@ def blocks_have_bounds_in_both_directions(learner, seed):
         )
 
 
-@question("q5", points=2, hint="Divide by a number that is 1 as long as the norm is below the cap.")
-def a_cap_leaves_small_weights_alone(learner, seed):
+@question(
+    "q5",
+    points=2,
+    hint="One factor for all layers: 1 as long as the product is below the cap, else a root of c over it.",
+)
+def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
     rng = np.random.default_rng(seed)
-    c = float(rng.uniform(1.5, 3))
-    weight = 3 * rng.normal(size=(2, 3, 3, 3))
-    norms = 0.3 * c, 4 * c  # below and above the cap
-    got = [as_numbers(learner.call("capped", weight, norm, c), "the weights") for norm in norms]
-    expect(
-        all(part.shape == weight.shape for part in got), f"expected the shape of the weights, {weight.shape}"
-    )
+    c, layers = float(rng.uniform(1.5, 3)), int(rng.integers(3, 5))
+    weights = 3 * rng.normal(size=(layers, 2, 3, 3, 3))
+    shares = np.exp(rng.uniform(-0.3, 0.3, size=layers))
+    shares[0] = 0.1  # an idle layer, which leaves room for the others
+    cases = [shares * (goal / shares.prod()) ** (1 / layers) for goal in (0.3 * c, 4 * c)]
+    names = [f"layer {i + 1}" for i in range(layers)]
+    got = []
+    for norms in cases:
+        answer = learner.call("capped", [weight.copy() for weight in weights], norms, c)
+        got.append([as_numbers(part, "the weights") for part in expect_parts(answer, names)])
+        for part in got[-1]:
+            expect(part.shape == weights[0].shape, f"expected the shapes of the weights, {weights[0].shape}")
 
-    def both(scaled):
-        return np.stack([scaled(norm) for norm in norms])
+    def both(factor):
+        return np.stack([weights * np.reshape(factor(norms), (-1, 1, 1, 1, 1)) for norms in cases])
 
     expect_close(
-        np.stack(got),
-        both(lambda norm: weight / max(1.0, norm / c)),
+        np.array(got),
+        both(lambda norms: min(1.0, c / norms.prod()) ** (1 / layers)),
         what="the weights",
         hints={
-            "that forces the norm to c: weights below the cap are to be left alone": both(
-                lambda norm: weight * c / norm
+            "that forces the product to c: a block below the cap is to be left alone": both(
+                lambda norms: (c / norms.prod()) ** (1 / layers)
             ),
-            "that forces the norm to 1": both(lambda norm: weight / norm),
-            "the cap is c, not 1": both(lambda norm: weight / max(1.0, norm)),
-            "the other way round: large norms are scaled down, small ones left alone": both(
-                lambda norm: weight / min(1.0, norm / c)
+            "each layer is at most c in yours: three of them may stretch by the cube of c": both(
+                lambda norms: np.minimum(1, c / norms)
             ),
-            "it is the norm that is capped, not each weight": both(lambda norm: np.clip(weight, -c, c)),
-            "the cap did nothing": both(lambda norm: weight),
+            "an idle layer leaves room for the others: it is the product that is capped": both(
+                lambda norms: np.minimum(1, c ** (1 / layers) / norms)
+            ),
+            "the factor counts once for every layer: take its root": both(
+                lambda norms: min(1.0, c / norms.prod())
+            ),
+            "a square root is for two layers": both(lambda norms: min(1.0, c / norms.prod()) ** 0.5),
+            "the cap is c, not 1": both(lambda norms: min(1.0, 1 / norms.prod()) ** (1 / layers)),
+            "norms multiply from layer to layer, they do not add": both(
+                lambda norms: min(1.0, c / norms.sum())
+            ),
+            "the other way round: large products are scaled down, small ones left alone": both(
+                lambda norms: max(1.0, c / norms.prod()) ** (1 / layers)
+            ),
+            "the cap did nothing": both(np.ones_like),
         },
     )
 

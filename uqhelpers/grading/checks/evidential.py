@@ -83,113 +83,155 @@ def vacuity_is_how_far_two_draws_are_apart(learner, seed):
 @question(
     "q2",
     points=2,
-    hint="Bias and variance: (t - mean)², plus the variance of each p_c under the Dirichlet.",
-    forbids=DIVERGENCES,
+    hint="Given p, two labels agree with probability Σ p_c². What is the mean of p_c², and of p_c times q_c?",
+    forbids=("evidential.evidential_loss", *DRAWS),
 )
-def the_squared_error_has_a_bias_and_a_variance(learner, seed):
-    alpha, labels = dirichlets(seed)
-    truth = np.eye(alpha.shape[1])[labels]
-    strength = alpha.sum(axis=1, keepdims=True)
-    mean = alpha / strength
-    bias, spread = ((truth - mean) ** 2).sum(axis=1), (mean * (1 - mean)).sum(axis=1)
-    tall = strength[:, 0]
+def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
+    alpha, _ = dirichlets(seed)
+    strength = alpha.sum(axis=1)
+    agree = ((alpha / strength[:, None]) ** 2).sum(axis=1)
+    apart = 1 - agree
+    together = apart * strength / (strength + 1)
+    variance = apart - together
+    names = ["the labels of one draw", "the labels of two draws"]
+    got = expect_parts(learner.call("differ", alpha), names)
     expect_close(
-        learner.call("expected_error", alpha, labels),
-        bias + spread / (tall + 1),
-        what="the expected squared error",
+        got[0],
+        together,
+        what=names[0],
         hints={
-            "a draw is not the mean: its variance is missing": bias,
-            "the variance of a concentration is divided by alpha_0 + 1, not alpha_0": bias + spread / tall,
-            "that is the variance of a label, not of a probability": bias + spread,
-            "the sum over the classes, not their mean": (bias + spread / (tall + 1)) / alpha.shape[1],
-            "only the labelled class counts in yours: all classes do": (
-                (1 - mean) ** 2 + mean * (1 - mean) / (strength + 1)
-            )[np.arange(len(labels)), labels],
+            "the mean of a square is not the square of the mean: p_c has a variance": apart,
+            "the variance of p_c is divided by α_0 + 1, not by α_0": apart * (1 - 1 / strength),
+            "the variance makes labels of one draw alike: take it away": apart + variance,
+            "that is the sum of the variances: by so much the two probabilities are apart": variance,
+            "that they differ was asked for, not that they agree": 1 - together,
+            "the sum over the classes, not their mean": 1 - (1 - together) / alpha.shape[1],
+            "the first label and the second can be exchanged: count both orders": together / 2,
+        },
+    )
+    expect_close(
+        got[1],
+        apart,
+        what=names[1],
+        hints={
+            "with a draw for each label the two are independent: what they share is the mean only": together,
+            "of two draws as well: that they differ was asked for, not that they agree": agree,
+            "with a draw for each label no variance comes in: only the mean does": apart + variance,
         },
     )
 
 
 @question(
     "q3",
-    points=3,
-    hint="Replace the concentration of the label by 1, then take the divergence from the uniform Dirichlet.",
+    points=2,
+    hint="Swap the two in KL = E[log first - log second]. Now the mean is under the uniform Dirichlet.",
     forbids=DIVERGENCES,
 )
-def the_penalty_falls_on_evidence_for_wrong_classes(learner, seed):
+def the_penalty_can_look_the_other_way(learner, seed):
     alpha, labels = dirichlets(seed)
-    truth = np.eye(alpha.shape[1])[labels]
+    classes = alpha.shape[1]
+    truth = np.eye(classes)[labels]
+    expected_log = digamma(1.0) - digamma(float(classes))
 
-    def parts(alpha):
-        strength = alpha.sum(axis=1)
-        normaliser = gammaln(strength) - gammaln(alpha).sum(axis=1)
-        differences = digamma(alpha) - digamma(strength)[:, None]
-        return normaliser, ((alpha - 1) * differences).sum(axis=1)
+    def normaliser(alpha):
+        return gammaln(alpha.sum(axis=1)) - gammaln(alpha).sum(axis=1)
 
-    def divergence(alpha):
-        return sum(parts(alpha)) - gammaln(alpha.shape[1])
+    def turned(alpha, log_probability=expected_log):
+        return gammaln(classes) - normaliser(alpha) + ((1 - alpha) * log_probability).sum(axis=1)
 
     others = truth + (1 - truth) * alpha
-    strength = others.sum(axis=1)
-    reverse = (
-        gammaln(others.shape[1])
-        - parts(others)[0]
-        + ((1 - others) * (digamma(1.0) - digamma(float(others.shape[1])))).sum(axis=1)
-    )
+    own = digamma(others) - digamma(others.sum(axis=1))[:, None]
     expect_close(
-        learner.call("penalty", alpha, labels),
-        divergence(others),
+        learner.call("turned_penalty", alpha, labels),
+        turned(others),
         what="the penalty",
         hints={
-            "evidence for the label is punished too: set its concentration to 1 first": divergence(alpha),
-            "the other way round: the evidence for wrong classes was taken out": divergence(
+            "that is the chapter's: there the mean is under the network's Dirichlet": normaliser(others)
+            - gammaln(classes)
+            + ((others - 1) * own).sum(axis=1),
+            "evidence for the label is punished too: set its concentration to 1 first": turned(alpha),
+            "the other way round: the evidence for wrong classes was taken out": turned(
                 truth * alpha + (1 - truth)
             ),
-            "the uniform Dirichlet has a normaliser too: log Γ(C)": sum(parts(others)),
-            "the divergence of the uniform from yours: the arguments are exchanged": reverse,
-            "the normalisers alone: the expected log ratio is missing": parts(others)[0]
-            - gammaln(others.shape[1]),
-            "alpha, not alpha - 1, times the digammas": (
-                parts(others)[0]
-                - gammaln(others.shape[1])
-                + (others * (digamma(others) - digamma(strength)[:, None])).sum(axis=1)
+            "the uniform Dirichlet has a normaliser too: log Γ(C)": turned(others) - gammaln(classes),
+            "the normalisers alone: the expected log ratio is missing": gammaln(classes) - normaliser(others),
+            "the densities are swapped, but the mean is still under the network's Dirichlet": turned(
+                others, own
             ),
+            "the mean of a logarithm is not the logarithm of the mean, 1 / C": turned(
+                others, -np.log(classes)
+            ),
+            "log p is negative, so its mean is ψ(1) - ψ(C)": turned(others, -expected_log),
+            "the sign: a divergence is not negative": -turned(others),
         },
+    )
+
+
+@question("q3", points=1, hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).")
+def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
+    expect_choice(
+        learner.value("fades"),
+        "old",
+        {
+            "new": "(1 - α) times a negative constant: what does yours add for each further piece?",
+            "both": "from 1000 pieces to 2000, and from 2000 to 4000: one of them doubles its price",
+            "neither": "from 1000 pieces to 2000, and from 2000 to 4000: one of them hardly moves",
+        },
+        what="`fades`",
     )
 
 
 @question(
     "q4",
     points=3,
-    hint="Given σ², y is normal around γ with variance σ² (1 + 1/ν). Then integrate σ².",
-    forbids=LIKELIHOODS,
+    hint="Given σ², the mean of m readings is normal around γ with variance σ² (1/m + 1/ν). Integrate σ².",
 )
-def the_marginal_is_a_student_t(learner, seed):
+def a_mean_of_readings_follows_a_student_t(learner, seed):
     from scipy import stats  # slow to import, and only this question needs it
 
     rng = np.random.default_rng(seed)
-    y, gamma = rng.normal(size=(2, 9)) * 2
+    gamma, m, level = 2 * rng.normal(size=9), int(rng.integers(2, 6)), float(rng.uniform(0.6, 0.95))
     nu, alpha, beta = rng.uniform(0.2, 4, 9), rng.uniform(1.2, 8, 9), rng.uniform(0.5, 5, 9)
 
-    def nll(df, square):
-        return -stats.t.logpdf(y, df, gamma, np.sqrt(square))
+    def ends(square, df=2 * alpha, tail=(1 + level) / 2, family=stats.t):
+        quantile = family.ppf(tail, df) if family is stats.t else family.ppf(tail)
+        return np.stack([gamma - quantile * np.sqrt(square), gamma + quantile * np.sqrt(square)])
 
-    square = beta * (1 + nu) / (nu * alpha)
+    square = beta * (1 / m + 1 / nu) / alpha
+    parts = expect_parts(
+        learner.call("interval", m, gamma, nu, alpha, beta, level), ["the lower ends", "the upper ends"]
+    )
+    got = [as_numbers(part, "the ends") for part in parts]
+    shapes = {part.shape for part in got}
+    expect(shapes == {(9,)}, f"expected two arrays of shape (9,), got {' and '.join(map(str, shapes))}")
     expect_close(
-        learner.call("negative_log_likelihood", y, gamma, nu, alpha, beta),
-        nll(2 * alpha, square),
-        what="the negative log-likelihood",
+        np.stack(got),
+        ends(square),
+        what="the interval",
         hints={
-            "that is the law of the mean: a new observation has its own noise, (1 + ν)": nll(
-                2 * alpha, beta / (nu * alpha)
+            "that is the law of μ: a mean of m readings has noise of its own, σ²/m": ends(
+                beta / (nu * alpha)
             ),
-            "that is the noise alone: the mean is uncertain too": nll(2 * alpha, beta / alpha),
-            "twice alpha degrees of freedom": nll(alpha, square),
-            "the scale is the root: a standard deviation, not a variance": nll(2 * alpha, square**2),
-            "scale and variance differ: beta over alpha, not over alpha - 1": nll(
-                2 * alpha, beta * (1 + nu) / (nu * (alpha - 1))
+            "that is for a single reading: the mean of m is less noisy": ends(beta * (1 + 1 / nu) / alpha),
+            "that is the noise alone: μ is uncertain too": ends(beta / (m * alpha)),
+            "the readings share one μ: averaging makes the noise smaller, not the doubt about μ": ends(
+                beta * (1 + 1 / nu) / (m * alpha)
             ),
-            "the sign: negative log-likelihood": -nll(2 * alpha, square),
-            "that is the likelihood: its negative logarithm is asked for": np.exp(-nll(2 * alpha, square)),
+            "twice alpha degrees of freedom": ends(square, df=alpha),
+            "nothing has been read yet, so nothing is learned: 2α degrees of freedom, whatever m": ends(
+                square, df=2 * alpha + m - 1
+            ),
+            "scale and variance differ: beta over alpha, not over alpha - 1": ends(
+                square * alpha / (alpha - 1)
+            ),
+            "σ² is uncertain: a Student t, not a normal": ends(square, family=stats.norm),
+            "a t of that variance is no normal: its tails are heavier": ends(
+                square * alpha / (alpha - 1), family=stats.norm
+            ),
+            "the scale is the root of β(1/m + 1/ν)/α": ends(square**2),
+            "half of what is left out lies on each side": ends(square, tail=level),
+            "the lower end comes first": ends(square)[::-1],
+            "the interval lies around γ": ends(square) - gamma,
         },
     )
 
