@@ -32,7 +32,8 @@ def tidied(text):
         if cell.cell_type == "code" and is_checked(cell):
             cell.execution_count = cell.execution_count or 1
             for output in cell.outputs:
-                output.metadata = nbformat.from_dict({})
+                if "metadata" in output:  # what is printed has none
+                    output.metadata = nbformat.from_dict({})
         elif cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return nbformat.writes(notebook).rstrip("\n") + "\n"
