@@ -227,3 +227,4 @@ def test_tidying_keeps_what_nbval_compares(good):
     assert tidy.cells[2].outputs == []
     assert tidy.cells[3].outputs[0].text == "5\n"
     assert tidied(nbformat.writes(tidy)) == nbformat.writes(tidy).rstrip("\n") + "\n"
+    assert hygiene.form(tidy) == []
