@@ -88,3 +88,20 @@ def test_calibration_is_ahead_of_both_libraries_in_the_stored_run():
     assert {row["name"] for row in beside} == wanted
     assert {row["baseline"] for row in beside} == {"torchmetrics", "netcal"}
     assert all(row["ratio"] < 1 for row in beside)  # our time over theirs
+
+
+def stored_rows(stem):
+    """The rows of a stored benchmark by what they are called."""
+    path = provenance.RESULTS / f"bench_{stem}.json"
+    if not path.exists():
+        pytest.skip(f"nothing is stored for {stem}: `make bench` measures it")
+    return {row["name"]: row for row in json.loads(path.read_text())["rows"]}
+
+
+@pytest.mark.parametrize("members", [6, 32])
+def test_all_members_at_once_were_eight_times_as_fast_as_a_loop(members):
+    assert stored_rows("deep_ensembles")[f"{members} members"]["ratio"] < 1 / 8
+
+
+def test_thirty_two_members_were_ahead_with_compilation_too():
+    assert stored_rows("deep_ensembles")["32 members, compilation included"]["ratio"] < 1

@@ -1,3 +1,5 @@
+import ast
+import json
 import warnings
 
 import numpy as np
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
+from tools.book import ROOT
 from uqhelpers import metrics
 from uqhelpers._torch import torch
 from uqhelpers.calibration import (
@@ -300,3 +303,28 @@ def test_both_train_a_network():
         assert metrics.accuracy(probs, labels) > 0.95
         confidences.append(probs.max(axis=1).mean())
     assert min(confidences[0] - confidences[1], confidences[0] - confidences[2]) > 0.02
+
+
+# --- the chapter ------------------------------------------------------------------------------------------
+
+
+def stored_in_the_chapter():
+    """The chapter's own copy of what libraries answered: version and three figures, by library."""
+    notebook = json.loads((ROOT / "book/foundations/calibration.ipynb").read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    statements = [node for source in sources if "STORED = " in source for node in ast.parse(source).body]
+    (found,) = (
+        node.value
+        for node in statements
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "STORED"
+    )
+    return ast.literal_eval(found)
+
+
+@pytest.mark.parametrize("library", ["torchmetrics", "netcal"])
+def test_the_chapter_stores_what_the_libraries_were_recorded_to_say(library):
+    recorded = json.loads((ROOT / "tests/peers/stored.json").read_text(encoding="utf-8"))
+    version, answers = stored_in_the_chapter()[library]
+    assert version == recorded["versions"][library]
+    keys = ["ece of certainty", "ece of two", "ece on an edge"]
+    assert answers == pytest.approx([recorded["values"][library][key] for key in keys], abs=1e-4)

@@ -1,9 +1,12 @@
-"""Where other libraries answer otherwise, as a Markdown table: ``python -m tests.peers.table``.
+"""Where other libraries answer otherwise, as a Markdown table.
 
-Their figures are the stored ones; what is right is computed when the table is made.
+``python -m tests.peers.table`` prints the table; with ``--write`` it writes the
+page of the book that shows it. Their figures are the stored ones; what is right
+is computed when the table is made.
 """
 
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +15,10 @@ import numpy as np
 
 from tests.peers.cases import make_cases
 from tests.peers.record import STORED
+from tools.book import ROOT
 from uqhelpers import metrics
+
+PAGE = ROOT / "book" / "reference" / "disagreements.md"
 
 
 @dataclass(frozen=True)
@@ -320,5 +326,42 @@ def markdown(stored):
     return "\n".join(lines)
 
 
+def page(stored):
+    """The page of the book that holds the table.
+
+    Parameters
+    ----------
+    stored : dict
+        What ``record`` wrote.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    return f"""# Where libraries disagree
+
+Each row is one question. "Right" is the answer by the published definition, computed by this book's
+helpers and held by its tests; "theirs" is what the library answered to the same input, in the version
+that is named. Most rows are conventions or edge cases, some are errors of rounding, some are searches
+that stop before they arrive. Where a library agrees, it is not listed. The [chapter on
+calibration](../foundations/calibration.ipynb) takes three of these cases apart.
+
+{markdown(stored)}
+
+*Undefined*: the quantity does not exist on that input, and the helpers say so. The words of an error
+stand where a library gave no number. The inputs are in `tests/peers/cases.py`; `make peers` asks the
+libraries again, and writes this page.
+"""
+
+
+def main(arguments):
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    if "--write" in arguments:
+        PAGE.write_text(page(stored), encoding="utf-8")
+    else:
+        print(markdown(stored))
+
+
 if __name__ == "__main__":
-    print(markdown(json.loads(STORED.read_text(encoding="utf-8"))))
+    main(sys.argv[1:])

@@ -683,3 +683,15 @@ class TestTable:
         answered = [row for row in table.ROWS if row.library not in STORED["skipped"]]
         assert len(lines) == 2 + len(answered)
         assert {line.count(" | ") for line in lines if not line.startswith("| ---")} == {4}
+
+    def test_the_page_of_the_book_shows_what_is_stored(self):
+        told = "out of date: `python -m tests.peers.table --write` writes it"
+        assert table.PAGE.read_text(encoding="utf-8") == table.page(STORED), told
+
+    def test_writing_the_page_is_asked_for(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+        table.main([])
+        assert not table.PAGE.exists()
+        assert capsys.readouterr().out.strip() == table.markdown(STORED)
+        table.main(["--write"])
+        assert table.markdown(STORED) in table.PAGE.read_text(encoding="utf-8")
