@@ -5,7 +5,9 @@ baseline that is not installed leaves its time empty (``make peers`` makes an
 environment that holds it). Both get the same network and one thread; ours
 computes what follows the network in float64, theirs in float32. ODIN's
 intermediate values fill a cache quickly, so it is timed beside batches of both
-our size and a usual one.
+our size and a usual one. What is timed beside each other should compute the
+same: the notes of ODIN and energy say how far the scores are apart, and how far
+the inputs are apart on the same scale.
 """
 
 import numpy as np
@@ -15,6 +17,7 @@ from benchmarks.timing import installed, row
 from uqhelpers import models, odin, training
 
 BATCH, USUAL = 100, 250
+SETTINGS = {"temperature": 1000.0, "epsilon": 0.0014}
 BASELINE = "pytorch-ood"
 
 
@@ -23,6 +26,36 @@ def theirs(detector, images, batch=BATCH):
     from uqhelpers._torch import torch
 
     return torch.cat([detector(part) for part in torch.from_numpy(images).split(batch)])
+
+
+def apart(ours, detector, images):
+    """How far our scores of the first images are from one of their detectors', and words for it.
+
+    Parameters
+    ----------
+    ours : callable
+        From images to scores, shape (N,).
+    detector : callable or None
+        One of pytorch-ood's; ``None`` where it is not installed.
+    images : array, shape (N, ...)
+        The first five batches of them are compared.
+
+    Returns
+    -------
+    (dict, str)
+        ``apart``, the largest difference, and ``span``, the difference between our
+        largest and our smallest score: the first is only small beside the second.
+        Empty where there is nothing to compare with.
+    """
+    if detector is None:
+        return {}, "scores not compared"
+    few = images[: 5 * BATCH]
+    scores = ours(few)
+    found = {
+        "apart": float(np.abs(scores - theirs(detector, few).detach().double().numpy()).max()),
+        "span": float(np.ptp(scores)),
+    }
+    return found, f"scores at most {found['apart']:.1g} apart, of a span of {found['span']:.1g}"
 
 
 def rows(inputs=10_000, features=128, classes=10, repeats=3):
@@ -41,7 +74,8 @@ def rows(inputs=10_000, features=128, classes=10, repeats=3):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline) and ``note``; where both libraries' scores were compared,
+        also with ``apart`` and ``span``.
     """
     from threadpoolctl import threadpool_limits
 
@@ -51,12 +85,20 @@ def rows(inputs=10_000, features=128, classes=10, repeats=3):
     images, what = test_images(inputs)
     with training.seeded(0):
         net = models.SimpleNet().eval()
-    there = installed("pytorch_ood")
+    there, nudge, energy = installed("pytorch_ood"), None, None
     if there:
         from pytorch_ood.detector import ODIN, EnergyBased, Mahalanobis
 
-        nudge, energy = ODIN(net, eps=0.0014, temperature=1000.0), EnergyBased(net)
-    odin.odin_score(net, images[:BATCH])  # the first call of anything is slower
+        nudge = ODIN(net, eps=SETTINGS["epsilon"], temperature=SETTINGS["temperature"])
+        energy = EnergyBased(net)
+
+    def nudged(images):
+        return odin.odin_score(net, images, **SETTINGS, batch_size=BATCH)
+
+    def energies(images):
+        return odin.energy_score(training.predict_outputs(net, images, batch_size=BATCH))
+
+    nudged(images[:BATCH])  # the first call of anything is slower
 
     rng = np.random.default_rng(0)
     labels = np.arange(inputs) % classes
@@ -73,25 +115,26 @@ def rows(inputs=10_000, features=128, classes=10, repeats=3):
 
     size = f"{len(images):,} {what}, SimpleNet, ours in batches of {BATCH}, one thread"
     with threadpool_limits(1):
-        return [
+        same = {"ODIN": apart(nudged, nudge, images), "energy": apart(energies, energy, images)}
+        table = [
             *(
                 row(
                     "ODIN, T = 1000, step .0014",
-                    lambda: odin.odin_score(net, images, batch_size=BATCH),
+                    lambda: nudged(images),
                     f"{BASELINE}, batches of {batch}",
                     (lambda batch=batch: theirs(nudge, images, batch)) if there else None,
                     repeats,
-                    f"{size}; bound 1",
+                    f"{size}; {same['ODIN'][1]}; bound 1",
                 )
                 for batch in (BATCH, USUAL)
             ),
             row(
                 "energy, from images",
-                lambda: odin.energy_score(training.predict_outputs(net, images, batch_size=BATCH)),
+                lambda: energies(images),
                 f"{BASELINE}, batches of {BATCH}",
                 (lambda: theirs(energy, images)) if there else None,
                 repeats,
-                f"{size}; bound 1",
+                f"{size}; {same['energy'][1]}; bound 1",
             ),
             row(
                 "Mahalanobis, fit and score",
@@ -102,3 +145,6 @@ def rows(inputs=10_000, features=128, classes=10, repeats=3):
                 f"{inputs:,} x {features} features to fit and as many to score, {classes} classes; bound 1",
             ),
         ]
+    for entry in table:
+        entry.update(same.get(entry["name"].split(",")[0], ({}, ""))[0])
+    return table

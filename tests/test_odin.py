@@ -1,5 +1,6 @@
 """Out-of-distribution scores: what each of them is, what leaves no trace, and which way is stranger."""
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -516,13 +517,69 @@ def test_bad_settings_of_detectors_are_named(bad):
 
 
 def test_the_benchmark_runs_and_says_what_it_stands_beside(monkeypatch):
-    from benchmarks import bench, bench_odin
+    from benchmarks import bench, bench_odin, timing
 
     noise = np.random.default_rng(0).random((300, 1, 28, 28), dtype=np.float32)
     monkeypatch.setattr(bench_odin, "test_images", lambda count: (noise[:count], "images of noise"))
     rows = bench_odin.rows(inputs=300, features=16, repeats=1)
     assert [row["name"].split(",")[0] for row in rows] == ["ODIN", "ODIN", "energy", "Mahalanobis"]
     assert all(row["ours_s"] > 0 and bench.line(row).count("|") == 7 for row in rows)
+    assert_the_scores_were_compared(rows, both=timing.installed("pytorch_ood"))
+
+
+def assert_the_scores_were_compared(rows, both):
+    for row in rows[:3]:  # ODIN twice, and energy
+        assert ("not compared" in row["note"]) != both
+        if both:
+            assert f"scores at most {row['apart']:.1g} apart" in row["note"]
+            assert row["apart"] < 0.02 * row["span"]  # what single precision leaves at T = 1000
+
+
+def test_the_benchmark_finds_scores_that_differ():
+    from benchmarks import bench_odin
+
+    x = np.random.default_rng(0).random((600, 1, 2, 2))
+
+    def mean(images):
+        return images.mean(axis=(1, 2, 3))
+
+    def other(part):  # differs in one image, by a quarter
+        return torch.from_numpy(mean(part.numpy()) + 0.25 * (part.numpy()[:, 0, 0, 0] == x[499, 0, 0, 0]))
+
+    found, words = bench_odin.apart(mean, other, x)
+    assert found == pytest.approx({"apart": 0.25, "span": np.ptp(mean(x[:500]))})
+    assert "at most 0.2 apart" in words
+    assert bench_odin.apart(mean, None, x) == ({}, "scores not compared")
+
+
+def test_the_stored_times_are_of_scores_that_are_the_same():
+    from benchmarks import provenance
+
+    stored = provenance.RESULTS / "bench_odin.json"
+    if not stored.exists():
+        pytest.skip("no times are stored; `python -m benchmarks.bench odin` stores them")
+    assert_the_scores_were_compared(json.loads(stored.read_text())["rows"], both=True)
+
+
+def test_the_stored_table_says_what_the_chapter_says_of_it():
+    """Mahalanobis last on two strange sets and near the first on another, the neighbour good on all."""
+    from benchmarks import provenance, reproduce_ood
+
+    runs = json.loads((provenance.RESULTS / "reproduce_ood.json").read_text())["runs"]
+    area = {
+        key: {
+            d: np.mean([run["figures"][f"{d}, {key}"]["auroc"] for run in runs])
+            for d in reproduce_ood.DETECTORS
+        }
+        for key in reproduce_ood.STRANGE
+    }
+    for key in ("fashion_mnist", "kmnist"):
+        assert min(area[key], key=area[key].get) == "mahalanobis"
+        assert area[key]["mahalanobis"] < area[key]["softmax"] - 0.05
+    assert sorted(area["notmnist"], key=area["notmnist"].get)[-3:].count("mahalanobis") == 1
+    worst = {d: min(area[key][d] for key in area) for d in reproduce_ood.DETECTORS}
+    assert max(worst, key=worst.get) == "neighbours"
+    assert {run["tuned"]["epsilon"] for run in runs} == {0.0}
 
 
 def test_the_table_has_every_detector_on_every_set(monkeypatch):
