@@ -58,7 +58,7 @@ def apart(ours, detector, images):
     return found, f"scores at most {found['apart']:.1g} apart, of a span of {found['span']:.1g}"
 
 
-def rows(inputs=10_000, features=128, classes=10, repeats=3):
+def rows(inputs=10_000, features=128, classes=10, repeats=5):
     """Measure all three; the sizes are arguments so that a test can run it small.
 
     Parameters

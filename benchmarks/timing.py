@@ -4,20 +4,26 @@ import importlib.util
 import time
 
 
+def seconds(function):
+    """What one call takes."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
 def best_of(function, repeats):
     """Shortest of several times, in seconds: the one that was disturbed least."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(seconds(function) for _ in range(repeats))
 
 
 def row(name, ours, baseline, other, repeats, note):
-    """One comparison; ``other`` is ``None`` where the baseline is not installed."""
-    ours_s = best_of(ours, repeats)
-    baseline_s = best_of(other, repeats) if other else None
+    """One comparison, in turns, so that a slow minute of the machine meets both.
+
+    ``other`` is ``None`` where the baseline is not installed.
+    """
+    times = [(seconds(ours), seconds(other) if other else None) for _ in range(repeats)]
+    ours_s = min(own for own, _ in times)
+    baseline_s = min(theirs for _, theirs in times) if other else None
     return {
         "name": name,
         "ours_s": ours_s,

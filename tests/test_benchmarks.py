@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchmarks import bench, bench_mc_dropout, provenance, reproduce
+from benchmarks import bench, bench_ddu, bench_mc_dropout, provenance, reproduce
 
 
 def test_every_benchmark_and_every_table_can_be_run_by_name():
@@ -105,3 +105,16 @@ def test_all_members_at_once_were_eight_times_as_fast_as_a_loop(members):
 
 def test_thirty_two_members_were_ahead_with_compilation_too():
     assert stored_rows("deep_ensembles")["32 members, compilation included"]["ratio"] < 1
+
+
+def test_densities_were_as_many_times_as_fast_as_promised():
+    rows = stored_rows("ddu")
+    for name, bound in bench_ddu.BOUNDS.items():
+        assert rows[f"density of features, {name}"]["ratio"] < 1 / bound
+
+
+def test_detectors_were_no_slower_than_pytorch_ood():
+    path = provenance.RESULTS / "bench_odin.json"
+    rows = json.loads(path.read_text())["rows"]
+    assert {row["name"].split(",")[0] for row in rows} == {"ODIN", "energy", "Mahalanobis"}
+    assert all(row["baseline"].startswith("pytorch-ood") and row["ratio"] <= 1 for row in rows)
