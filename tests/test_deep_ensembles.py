@@ -622,6 +622,9 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_ensemble(moons, tmp_path):
             distributed.LocalCluster(
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={
+                    "dashboard_address": "127.0.0.1:0"
+                },  # another cluster may have the usual port
                 processes=True,
                 n_workers=2,
                 threads_per_worker=1,

@@ -114,8 +114,14 @@ def backend(address):
 
     with contextlib.ExitStack() as stack:
         if address == "local":
-            # Loopback only, and no dashboard: nothing listens to anybody else.
-            cluster = LocalCluster(host="127.0.0.1", dashboard_address=None, threads_per_worker=1)
+            # Loopback only, and no dashboard: nothing listens to anybody else. The scheduler's own pages
+            # (health and metrics) stay, on any free port of the loopback.
+            cluster = LocalCluster(
+                host="127.0.0.1",
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                threads_per_worker=1,
+            )
             address = stack.enter_context(cluster).scheduler_address
         stack.enter_context(Client(address))
         stack.enter_context(joblib.parallel_config("dask"))
