@@ -172,7 +172,7 @@ def fit(
     epoch = source(model, inputs, targets, loss, epochs, batch_size, seed, device)
 
     started, losses = time.perf_counter(), []
-    with _as_it_was_on_failure(model):
+    with as_it_was_on_failure(model):
         model.to(device)
         step = make_optimiser(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
         model.train()
@@ -238,7 +238,7 @@ def _from_loader(model, loader, targets, loss, epochs, batch_size, seed, device)
 
 
 @contextlib.contextmanager
-def _as_it_was_on_failure(model):
+def as_it_was_on_failure(model):
     """Run a block; if it fails, give the network back the weights, the modes and the device it had."""
     device = next(model.parameters()).device
     modes = {module: module.training for module in model.modules()}
@@ -310,7 +310,7 @@ def predict(model, inputs, batch_size=500):
     return probabilities(outputs, next(model.parameters()).dtype)
 
 
-def probabilities(outputs, precision):
+def probabilities(outputs, precision=torch.float32):
     """Class probabilities from a classifier's outputs, which must not be probabilities already."""
     outputs = torch.as_tensor(outputs).double()
     rounding = min(16 * torch.finfo(precision).eps, 0.02)
