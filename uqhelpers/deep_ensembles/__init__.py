@@ -19,22 +19,22 @@ import time
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_distributions, as_labels, as_number, as_real, as_whole
-from uqhelpers._ensemble_distil import (
+from uqhelpers.deep_ensembles.distillation import (
     concentrations,
     dirichlet_decomposition,
     dirichlet_nll,
     distill,
     predict_distilled,
 )
-from uqhelpers._ensemble_members import fit_members, member_seeds
-from uqhelpers._ensemble_swag import Swag
-from uqhelpers._ensemble_weights import (
+from uqhelpers.deep_ensembles.members import fit_members, member_seeds
+from uqhelpers.deep_ensembles.paths import (
     LinePath,
     as_positions,
     interpolate,
     loss_along_line,
     recompute_batch_norm,
 )
+from uqhelpers.deep_ensembles.swag import Swag
 from uqhelpers.metrics import RegressionPrediction, SampleAccumulator, gaussian_nll, predictive_entropy
 from uqhelpers.training import predict as predict_one
 from uqhelpers.training import predict_outputs
@@ -926,7 +926,7 @@ def virtual_adversarial_loss(predict, inputs, key, epsilon, iterations=1, diverg
 
 def _jax_part():
     try:
-        return importlib.import_module("uqhelpers._ensemble_jax")
+        return importlib.import_module("uqhelpers.deep_ensembles.jax_ground")
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == "jax":
             raise ModuleNotFoundError(
