@@ -3,6 +3,7 @@
 import numpy as np
 
 from uqhelpers._checks import as_labels, as_number, as_real, as_whole
+from uqhelpers.features import NearestNeighbours
 
 __all__ = ["TrustScore"]
 
@@ -68,8 +69,6 @@ class TrustScore:
             If the features are no finite matrix, or the labels do not fit or
             name one class only.
         """
-        from sklearn.neighbors import NearestNeighbors
-
         features = as_real(features, "features", ndim=2)
         labels = as_labels(labels, np.iinfo(np.int64).max, length=len(features))
         classes = np.unique(labels)
@@ -80,9 +79,9 @@ class TrustScore:
             members = features[labels == name]
             if self.alpha:
                 near = min(self.k, len(members))
-                radius = NearestNeighbors(n_neighbors=near).fit(members).kneighbors(members)[0][:, -1]
+                radius = NearestNeighbours(members).find(members, near)[0][:, -1]
                 members = members[radius <= np.quantile(radius, 1 - self.alpha)]
-            trees[int(name)] = members, NearestNeighbors(n_neighbors=1).fit(members)
+            trees[int(name)] = NearestNeighbours(members)
         self._trees, self._width = trees, features.shape[1]
         return self
 
@@ -119,7 +118,7 @@ class TrustScore:
         if not np.isin(predicted, known).all():
             strange = predicted[~np.isin(predicted, known)][0]
             raise ValueError(f"predicted: expected classes that were fitted, {known}, got {strange}")
-        distances = np.stack([_nearest(features, *tree) for tree in self._trees.values()], axis=1)
+        distances = np.stack([tree.find(features)[0][:, 0] for tree in self._trees.values()], axis=1)
         own = known == predicted[:, None]
         nearest_own, nearest_other = distances[own], np.where(own, np.inf, distances).min(axis=1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -145,9 +144,3 @@ class TrustScore:
             As :meth:`confidence`.
         """
         return -self.confidence(features, predicted)
-
-
-def _nearest(points, members, tree):
-    """Distance to the nearest member; computed afresh, for the tree's own may suffer from cancellation."""
-    place = tree.kneighbors(points, return_distance=False)[:, 0]
-    return np.linalg.norm(points - members[place], axis=1)

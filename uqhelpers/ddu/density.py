@@ -1,15 +1,14 @@
 """The density of features: one Gaussian a class."""
 
+import warnings
+
 import numpy as np
-from scipy.linalg import blas, lapack
 from scipy.special import logsumexp, softmax
 
-from uqhelpers._checks import as_labels, as_number, as_scores, as_whole, to_numpy
+from uqhelpers._checks import as_choice, as_number, as_scores
+from uqhelpers.features import ClassGaussians, as_features, class_members, class_moments
 
 __all__ = ["GaussianFeatureDensity", "ddu_score", "quantile"]
-
-ROWS = 512  # of features at a time: with their product they fit a core's cache
-ANY_CLASS = np.iinfo(np.int64).max
 
 
 class GaussianFeatureDensity:
@@ -19,12 +18,19 @@ class GaussianFeatureDensity:
     in float64. A ridge of ``jitter`` times the average variance within the
     classes is added to every diagonal, the same for all classes, so that
     features which are constant, linearly dependent or more than there are
-    inputs do no harm.
+    inputs do no harm. A common factor of all features changes no ranking; a
+    factor of one of them does, for its variance then is the average's greater
+    part and the ridge drowns the rest, unless ``units`` says so.
 
     Parameters
     ----------
     jitter : float
         Relative ridge, above 0.
+    units : {"common", "own"}
+        Whether the features share a unit, as those of one layer do, or each
+        has its own. With ``"own"`` the ridge of each is relative to its own
+        variance within the classes, and a factor of one feature moves all log
+        densities by the same amount.
 
     Attributes
     ----------
@@ -36,20 +42,22 @@ class GaussianFeatureDensity:
         Logarithm of each class's share of the labels.
     ridge : float
         What is added to the diagonals, in squared units of the features (more
-        for a class whose covariance still cannot be factorised).
+        for a class whose covariance still cannot be factorised; with
+        ``units="own"`` in each feature's own variance).
 
     Raises
     ------
     ValueError
-        If ``jitter`` is not a number above 0.
+        If ``jitter`` is not a number above 0, or ``units`` is unknown.
 
     References
     ----------
     Mukhoti et al. (2023), Deep deterministic uncertainty, section 4.
     """
 
-    def __init__(self, jitter=1e-6):
+    def __init__(self, jitter=1e-6, units="common"):
         self.jitter = as_number(jitter, "jitter", low=0, open_low=True)
+        self.units = as_choice(units, "units", ("common", "own"))
 
     def fit(self, features, labels, classes=None):
         """Estimate all Gaussians; whatever was fitted or calibrated before is forgotten.
@@ -74,29 +82,17 @@ class GaussianFeatureDensity:
             If the features are no finite matrix or do not vary at all, the
             labels do not fit them, or a class has fewer than two inputs.
         """
-        features = _as_features(features, "features")
-        classes = None if classes is None else as_whole(classes, "classes")
-        labels = as_labels(labels, ANY_CLASS if classes is None else classes, length=len(features))
-        counts = np.bincount(labels, minlength=0 if classes is None else classes)
-        if counts.min() < 2:
-            raise ValueError(
-                f"labels: expected at least 2 inputs of each of {len(counts)} classes, "
-                f"got {counts.min()} of class {counts.argmin()}"
-            )
-        by_class = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
-        with np.errstate(over="ignore", invalid="ignore"):
-            moments = [_mean_and_covariance(features, members) for members in by_class]
-        means, covariances = (np.stack(part) for part in zip(*moments, strict=True))
-        ridge = self.jitter * _average_variance(means, covariances, counts)
+        features = as_features(features, "features")
+        _, members = class_members(labels, len(features), classes, least=2)
+        counts = np.array([len(rows) for rows in members])
+        means, covariances = class_moments(features, members)
+        gaussians = ClassGaussians(means, covariances, counts, self.jitter, self.units, between=True)
         log_priors = np.log(counts / counts.sum())
         # From here on nothing can fail: a density that could not be fitted again stays what it was.
-        whiteners = [_whitener(covariance, ridge) for covariance in covariances]
-        self.means, self.covariances, self.log_priors, self.ridge = means, covariances, log_priors, ridge
-        self._whiteners = np.stack(whiteners)
-        diagonals = np.diagonal(self._whiteners, axis1=1, axis2=2)
-        width = features.shape[1]
-        self._constants = log_priors + np.log(diagonals).sum(axis=1) - 0.5 * width * np.log(2 * np.pi)
-        self._ends = features[[0, -1]].copy()
+        self.means, self.covariances, self.log_priors = means, covariances, log_priors
+        self.ridge, self._gaussians = gaussians.ridge, gaussians
+        self._constants = log_priors + gaussians.log_volumes - 0.5 * means.shape[1] * np.log(2 * np.pi)
+        self._seen = _fingerprints(features)
         self._held_out = None
         return self
 
@@ -120,17 +116,7 @@ class GaussianFeatureDensity:
             another width.
         """
         self._check_fitted()
-        features = _as_features(features, "features", width=self.means.shape[1])
-        distances = np.empty((len(features), len(self.means)))
-        for start in range(0, len(features), ROWS):
-            part = slice(start, start + ROWS)
-            for label, (mean, whitener) in enumerate(zip(self.means, self._whiteners, strict=True)):
-                # The whitener is triangular, and BLAS skips the half that is zero.
-                white = blas.dtrmm(1.0, whitener.T, (features[part] - mean).T, trans_a=1, overwrite_b=1)
-                distances[part, label] = np.einsum("dn,dn->n", white, white)
-        if not np.isfinite(distances).all():
-            raise ValueError("features: expected finite numbers, got NaN, infinity or numbers too large")
-        return self._constants - 0.5 * distances
+        return self._constants - 0.5 * self._gaussians.distances(features)
 
     def log_density(self, features):
         """Logarithm of the mixture's density: low where the input is strange.
@@ -176,15 +162,28 @@ class GaussianFeatureDensity:
         Raises
         ------
         ValueError
-            As :meth:`log_joint`; also if these are the very features that the
-            density was fitted to.
+            As :meth:`log_joint`; also if most of these are features that the
+            density was fitted to, in whatever order.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a tenth of them are.
         """
         self._check_fitted()
-        held_out = _as_features(held_out, "held_out", width=self.means.shape[1])
-        if np.array_equal(held_out[[0, -1]], self._ends):
+        held_out = as_features(held_out, "held_out", width=self.means.shape[1])
+        known = np.isin(_fingerprints(held_out), self._seen).mean()
+        if known > 0.5:
             raise ValueError(
                 "held_out: expected features of inputs held out from training, "
-                "got those that the density was fitted to"
+                f"got those that the density was fitted to ({known:.0%} of them)"
+            )
+        if known >= 0.1:
+            warnings.warn(
+                f"held_out: {known:.0%} of these are features that the density was fitted to, "
+                "which are denser than new ones: quantiles will be too low",
+                RuntimeWarning,
+                stacklevel=2,
             )
         self._held_out = np.sort(self.log_density(held_out))
         return self
@@ -269,51 +268,11 @@ def quantile(log_density, held_out):
     return np.searchsorted(ranked, as_scores(log_density, "log_density"), side="right") / len(ranked)
 
 
-def _as_features(features, name, width=None):
-    """A float64 matrix. NaN is found later, in what is computed from it: a pass through memory less."""
-    array = to_numpy(features, name)
-    if array.ndim != 2 or array.size == 0:
-        raise ValueError(f"{name}: expected a non-empty matrix, shape (inputs, features), got {array.shape}")
-    if width is not None and array.shape[1] != width:
-        raise ValueError(f"{name}: expected {width} features an input, got {array.shape[1]}")
-    return array.astype(np.float64, copy=False)
+def _fingerprints(features):
+    """A number for each row, the same for the same row: not the rows themselves, which are many.
 
-
-def _mean_and_covariance(features, members):
-    """Of some rows, block by block, so that each row is fetched from memory once."""
-    width = features.shape[1]
-    shift = features[members[:ROWS]].mean(axis=0)  # near the mean: no digits cancel below
-    total, products = np.zeros(width), np.zeros((width, width), order="F")
-    for start in range(0, len(members), ROWS):
-        block = features[members[start : start + ROWS]]
-        block -= shift
-        total += np.ones(len(block)) @ block
-        products = blas.dsyrk(1.0, block.T, beta=1.0, c=products, overwrite_c=1)  # upper half only
-    drift = total / len(members)
-    covariance = np.triu(products) + np.triu(products, 1).T
-    return shift + drift, covariance / len(members) - np.outer(drift, drift)
-
-
-def _average_variance(means, covariances, counts):
-    """Average variance of a feature within the classes, or between them where there is none within."""
-    shares = counts / counts.sum()
-    variances = np.diagonal(covariances, axis1=1, axis2=2)
-    within = (shares @ np.maximum(variances, 0)).mean()
-    between = (shares @ (means - shares @ means) ** 2).mean()
-    if not np.isfinite(within + between):
-        raise ValueError("features: expected finite numbers, got NaN, infinity or numbers too large")
-    # What rounding leaves of a constant is no variance.
-    floor = (1e-14 * np.abs(means).max()) ** 2
-    if max(within, between) <= floor:
-        raise ValueError("features: expected features that vary, got the same values for every input")
-    return within if within > 1e-12 * between + floor else between
-
-
-def _whitener(covariance, ridge):
-    """The inverse of the lower Cholesky factor of covariance plus ridge."""
-    ridged = covariance + ridge * np.eye(len(covariance))
-    lower, failed = lapack.dpotrf(ridged, lower=1, clean=1)
-    while failed:  # a huge spread in one direction: rounding there exceeds the ridge
-        ridge *= 10
-        lower, failed = lapack.dpotrf(covariance + ridge * np.eye(len(covariance)), lower=1, clean=1)
-    return lapack.dtrtri(lower, lower=1)[0]
+    The sum runs over each row by itself. A product of matrices may round equal rows differently.
+    """
+    keys = np.random.default_rng(0).standard_normal(features.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.einsum("nd,d->n", np.ascontiguousarray(features), keys)
