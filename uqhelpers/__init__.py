@@ -1,8 +1,8 @@
 """Known Unknowns: tested helpers for uncertainty in deep learning.
 
 The package has three floors. The ground floor knows nothing of methods:
-``data``, ``features``, ``metrics``, ``models``, ``training`` and ``plots``. On
-it stands one module a method, named like its chapter, for example
+``data``, ``batches``, ``features``, ``metrics``, ``models``, ``training`` and
+``plots``. On it stands one module a method, named like its chapter, for example
 ``mc_dropout``. Above them ``grading`` checks the exercises.
 
 Importing the package is quick: a submodule loads when it is first used, and
@@ -14,6 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
+    "batches",
     "bayesian_linear_regression",
     "calibration",
     "confidnet",
