@@ -123,12 +123,15 @@ def unranked():
 
 def table():
     """The table of the book, in Markdown, and the exceptions below it with their reasons."""
-    lines = ["| | " + " | ".join(PARTS) + " | ranks |", "| --- |" + " :-: |" * (len(PARTS) + 1)]
+    lines, before = ["| method | what | names |", "| --- | --- | --- |"], None
     for entry in entries():
         if entry.name in EXCEPTIONS:
             continue
-        ticks = ["✓" if part in entry.parts else "" for part in PARTS]
-        lines.append(f"| `{entry.name}` | " + " | ".join([*ticks, "" if entry.predicts else "✓"]) + " |")
+        module, _, what = entry.name.partition(".")
+        link = f"[{module.replace('_', ' ')}](api/{module}.md)" if module != before else ""
+        names = ", ".join(entry.parts) if entry.predicts else "*a score*"
+        lines.append(f"| {link} | `{what}` | {names} |")
+        before = module
     lines += ["", "Exceptions:", ""]
     lines += [f"- `{name}`: {why}." for name, why in sorted(EXCEPTIONS.items())]
     return "\n".join(lines)
