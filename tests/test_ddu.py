@@ -329,7 +329,7 @@ def test_a_residual_block_below_one_can_be_told_apart_again():
         convs = [ddu.SpectralNormConv2d(2, 2, 3, (6, 6), 0.7, padding=1) for _ in range(2)]
         for conv in convs:
             torch.nn.init.normal_(conv.weight, std=5)
-        block = ddu._Block(*convs, shortcut=True).eval()
+        block = ddu.network._Block(*convs, shortcut=True).eval()
         pairs = torch.randn(2, 500, 2, 6, 6)
     with torch.no_grad():
         moved = (block(pairs[0]) - block(pairs[1])).flatten(1).norm(dim=1)

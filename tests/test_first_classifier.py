@@ -258,7 +258,7 @@ def test_the_score_is_higher_for_what_is_far(rng):
 def test_blocks_change_nothing(rng, monkeypatch):
     points, held, new = rng.normal(size=(50, 3)), rng.normal(size=(30, 3)), rng.normal(size=(41, 3))
     whole = Familiarity().fit(points, held)
-    monkeypatch.setattr("uqhelpers.first_classifier.BLOCK", 70)
+    monkeypatch.setattr("uqhelpers.features.neighbours.BLOCK", 70)
     parts = Familiarity().fit(points, held)
     assert parts.bandwidth_ == whole.bandwidth_
     np.testing.assert_allclose(parts.log_density(new), whole.log_density(new), rtol=1e-12)

@@ -20,6 +20,8 @@ __all__ = [
     "total_variation",
 ]
 
+LARGEST = 1e150  # inputs are squared, and their squares added up
+
 
 def log_joint(weights, inputs, labels, prior_precision=1.0):
     """Log likelihood plus log prior, both with all their constants.
@@ -83,7 +85,7 @@ def hessian(weights, inputs, prior_precision=1.0):
     ValueError
         If shapes do not fit or α is not positive.
     """
-    inputs = as_real(inputs, "inputs", ndim=2)
+    inputs = _as_inputs(inputs)
     weights = _as_weights(weights, inputs.shape[1], ndim=1)
     alpha = as_number(prior_precision, "prior_precision", low=0, open_low=True)
     log_odds = inputs @ weights
@@ -280,9 +282,18 @@ def total_variation(probs, other):
     return 0.5 * np.abs(probs - other).sum(axis=1)
 
 
+def _as_inputs(inputs):
+    """Inputs whose products with each other can be added up."""
+    inputs = as_real(inputs, "inputs", ndim=2)
+    largest = np.abs(inputs).max()
+    if largest > LARGEST:
+        raise ValueError(f"inputs: expected numbers up to {LARGEST:g} in size, got {largest:.4g}")
+    return inputs
+
+
 def _as_problem(inputs, labels, prior_precision):
     """Inputs, labels as floats 0 and 1, and the prior precision, all checked."""
-    inputs = as_real(inputs, "inputs", ndim=2)
+    inputs = _as_inputs(inputs)
     labels = as_labels(labels, 2, length=len(inputs)).astype(np.float64)
     return inputs, labels, as_number(prior_precision, "prior_precision", low=0, open_low=True)
 

@@ -45,6 +45,8 @@ def _places(n, rng, low, high, gap=None):
     n = as_whole(n, "n")
     low = as_number(low, "low")
     high = as_number(high, "high", low=low, open_low=True)
+    if not np.isfinite(high - low):
+        raise ValueError(f"high: expected a range of finite width, got {low:g} to {high:g}")
     if gap is None:
         return rng.uniform(low, high, size=(n, 1))
     start, end = _as_gap(gap, low, high)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_flags, as_number, as_real, as_scores, as_whole, to_numpy
+from uqhelpers._checks import as_flags, as_number, as_own_scores, as_real, as_scores, as_whole, to_numpy
 from uqhelpers.metrics._common import tie_groups
 
 __all__ = [
@@ -219,8 +219,9 @@ def accuracy_coverage(score, wrong, thresholds=15):
     Returns
     -------
     SelectiveTable
-        Inputs with a score of at most the threshold are kept. Thresholds that
-        keep nothing have no accuracy and are left out.
+        Inputs with a score of at most the threshold, both in the score's
+        precision, are kept. Thresholds that keep nothing have no accuracy and
+        are left out.
 
     Raises
     ------
@@ -228,6 +229,7 @@ def accuracy_coverage(score, wrong, thresholds=15):
         As ``risk_coverage``, or if ``thresholds`` is neither a whole number
         from 2 to a million nor a vector of numbers, or none of them keeps anything.
     """
+    score = as_own_scores(score, "score")
     values, ends, errors = _groups(score, wrong)
     if np.ndim(to_numpy(thresholds, "thresholds")) == 0:
         count = as_whole(thresholds, "thresholds", low=2, high=1_000_000)
@@ -238,7 +240,9 @@ def accuracy_coverage(score, wrong, thresholds=15):
         thresholds[-1] = values[-1]
     else:
         thresholds = as_scores(thresholds, "thresholds")
-    place = np.searchsorted(values, thresholds, side="right") - 1
+    with np.errstate(over="ignore"):  # beyond the largest float32 is infinity, above all scores
+        own = thresholds.astype(score.dtype)  # .6 in float32 is another number than .6 in float64
+    place = np.searchsorted(values, own.astype(np.float64), side="right") - 1
     keeps = place >= 0
     if not keeps.any():
         raise ValueError(f"thresholds: expected one of at least the smallest score, {values[0]:.4g}")
