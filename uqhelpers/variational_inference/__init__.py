@@ -35,6 +35,7 @@ from uqhelpers.variational_inference.sampling import (
     drawn_weights,
     evidence_bound,
     predict,
+    predict_regression,
     sample,
     sample_outputs,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "make_variational",
     "minibatch_weights",
     "predict",
+    "predict_regression",
     "sample",
     "sample_outputs",
     "variational_layers",

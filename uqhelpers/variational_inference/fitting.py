@@ -9,7 +9,8 @@ import numpy as np
 from uqhelpers._checks import as_choice, as_number, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
-from uqhelpers.training import OPTIMISERS, as_inputs, best_device, seeded
+from uqhelpers.batches import gather
+from uqhelpers.training import OPTIMISERS, as_inputs, as_it_was_on_failure, best_device, seeded
 from uqhelpers.variational_inference.layers import kl_of_layers, variational_layers
 from uqhelpers.variational_inference.likelihoods import as_targets, likelihood_of
 
@@ -80,11 +81,18 @@ class VariationalHistory:
     kl_scale: np.ndarray
     seconds: float
 
+    def __repr__(self):
+        first, last = self.negative_bound[0], self.negative_bound[-1]
+        return (
+            f"VariationalHistory({len(self.loss)} epochs in {self.seconds:.1f} s: "
+            f"negative bound an input {first:.4g} to {last:.4g} nats)"
+        )
+
 
 def fit_variational(
     model,
     inputs,
-    targets,
+    targets=None,
     *,
     epochs,
     batch_size=128,
@@ -113,11 +121,12 @@ def fit_variational(
     model : torch.nn.Module
         With variational layers (other parameters are trained by the same loss,
         without a prior); it is moved to ``device``.
-    inputs : array, shape (N, ...)
-        Training inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Training inputs; or a ``DataLoader`` of pairs ``(inputs, targets)``,
+        which is gone through once: minibatches are drawn from what it gave.
     targets : array, shape (N,) or (N, K)
-        Class labels for "categorical", 0 or 1 for "bernoulli", numbers for
-        "gaussian".
+        Class labels for "categorical", 0 or 1 (or booleans) for "bernoulli",
+        numbers for "gaussian". A loader brings its own.
     epochs : int
         Passes over the data.
     batch_size : int
@@ -128,7 +137,8 @@ def fit_variational(
         "categorical": outputs are logits of C classes; "bernoulli": one output,
         the log odds of class 1; "gaussian": outputs are means. A callable gets
         ``(outputs, targets)`` and returns the negative log likelihood of each
-        input, shape (N,), with all its constants.
+        input, shape (N,), with all its constants; whole numbers stay whole
+        (int64).
     noise_std : float, optional
         Standard deviation of the observations, in units of the targets; for
         "gaussian" only, and needed there.
@@ -137,10 +147,12 @@ def fit_variational(
     kl_weights : {"uniform", "blundell"}
         The shares ``π_i``, see :func:`minibatch_weights`.
     kl_scale : float
-        The divergence is multiplied by it. At 1 the objective is the bound;
-        below 1 the data count more than once (a cold posterior), and it is none.
+        The divergence is multiplied by it. At 1 the objective is the bound. At
+        λ < 1 it is λ times the bound of a data set in which every input occurs
+        1/λ times: a cold posterior.
     warmup : int
-        Over so many epochs the scale grows linearly up to ``kl_scale``.
+        Over so many epochs the scale grows linearly up to ``kl_scale``, which
+        the epoch after them has in full; at most ``epochs``.
     optimiser : {"adam", "adamw", "sgd"}
         Without weight decay: the prior is in the divergence.
     schedule : {"constant", "cosine"}
@@ -163,7 +175,8 @@ def fit_variational(
     ValueError
         If the model has no variational layer, the data are empty, not finite
         or of unequal length, labels do not fit the outputs, ``noise_std`` is
-        missing, or the loss stops being finite.
+        missing, the warm-up is longer than the training, or the loss stops
+        being finite. The model is then as it was before the call.
 
     References
     ----------
@@ -171,6 +184,8 @@ def fit_variational(
     """
     epochs, batch_size = as_whole(epochs, "epochs"), as_whole(batch_size, "batch_size")
     samples, warmup = as_whole(samples, "samples"), as_whole(warmup, "warmup", low=0)
+    if warmup > epochs:
+        raise ValueError(f"warmup: expected at most {epochs}, the number of epochs, got {warmup}")
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     kl_scale = as_number(kl_scale, "kl_scale", low=0)
     schedule = as_choice(schedule, "schedule", SCHEDULES)
@@ -180,18 +195,20 @@ def fit_variational(
     loss = likelihood_of(likelihood, noise_std)
     layers = variational_layers(model)
     device = torch.device(device) if device is not None else best_device()
-    model.to(device)
-    inputs = as_inputs(inputs, model).to(device)
-    targets = as_targets(targets, likelihood, model, inputs)
+    inputs, targets = gather(inputs, targets)
+    inputs = as_inputs(inputs, model)
+    targets = as_targets(targets, likelihood, model, inputs).to(device)
+    inputs = inputs.to(device)
 
     batches = -(-len(inputs) // batch_size)
     shares = minibatch_weights(kl_weights, batches)
     mean_size = len(inputs) / batches
-    step = make_optimiser(model.parameters(), lr=learning_rate, weight_decay=0.0)
     shuffle = torch.Generator().manual_seed(seed)
     started, rows, taken = time.perf_counter(), [], 0
-    model.train()
-    with seeded(seed):
+    with as_it_was_on_failure(model), seeded(seed):
+        model.to(device)
+        step = make_optimiser(model.parameters(), lr=learning_rate, weight_decay=0.0)
+        model.train()
         for epoch in bar(range(epochs), progress, desc="training", unit="epoch"):
             scale = kl_scale * (min(1.0, (epoch + 1) / (warmup + 1)) if warmup else 1.0)
             misfit, shared, divergences = 0.0, 0.0, 0.0
@@ -216,7 +233,7 @@ def fit_variational(
                 raise ValueError(
                     "learning_rate: training diverged to a loss that is not finite; try a smaller rate"
                 )
-    model.eval()
+        model.eval()
     misfit, kl, scale, shared = np.array(rows).T
     seconds = time.perf_counter() - started
     return VariationalHistory(misfit + scale * shared, misfit + shared, misfit, kl, scale, seconds)

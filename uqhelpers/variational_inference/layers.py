@@ -11,7 +11,7 @@ functional = torch.nn.functional
 INITIAL_STD = 0.03  # log σ of about -3.5: small beside the means, so that training starts with a signal
 
 
-class _Variational(nn.Module):
+class Variational(nn.Module):
     """What both layers share: means, widths, prior, divergence, and the draw that a whole pass keeps."""
 
     def __init__(self, weight_shape, bias, prior_std, initial_std, local_reparameterisation):
@@ -49,6 +49,16 @@ class _Variational(nn.Module):
     def bias_std(self):
         """Standard deviation of each bias, or ``None`` without biases."""
         return None if self.bias_rho is None else functional.softplus(self.bias_rho)
+
+    @property
+    def weight(self):
+        """The weight in use: that of the drawn network within ``drawn_weights``, else the mean."""
+        return self.weight_mean if self._drawn is None else self._drawn[0]
+
+    @property
+    def bias(self):
+        """The bias in use, like ``weight``; ``None`` without biases."""
+        return self.bias_mean if self._drawn is None else self._drawn[1]
 
     def kl(self):
         """Divergence of the layer's weights from their prior, in closed form.
@@ -97,7 +107,7 @@ def _noise(like, generator=None):
     return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
 
-class LinearVariational(_Variational):
+class LinearVariational(Variational):
     """A linear layer whose weights are independent Gaussians.
 
     Parameters
@@ -159,7 +169,7 @@ class LinearVariational(_Variational):
         return f"{inputs}, {outputs}"
 
 
-class ConvVariational(_Variational):
+class ConvVariational(Variational):
     """A two-dimensional convolution whose weights are independent Gaussians.
 
     Parameters
@@ -257,7 +267,7 @@ def variational_layers(model):
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    layers = [layer for layer in model.modules() if isinstance(layer, _Variational)]
+    layers = [layer for layer in model.modules() if isinstance(layer, Variational)]
     if not layers:
         raise ValueError(
             "model: expected at least one LinearVariational or ConvVariational layer, got none. "

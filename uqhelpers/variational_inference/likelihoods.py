@@ -2,7 +2,9 @@
 
 import math
 
-from uqhelpers._checks import as_choice, as_labels, as_number, as_real
+import numpy as np
+
+from uqhelpers._checks import as_choice, as_labels, as_number, as_real, to_numpy
 from uqhelpers._torch import torch
 from uqhelpers.training import evaluating
 from uqhelpers.variational_inference.layers import variational_layers
@@ -47,9 +49,13 @@ def as_targets(targets, likelihood, model, inputs):
     if likelihood == "categorical":
         labels = as_labels(targets, width, name="targets", length=len(inputs))
         return torch.from_numpy(labels).to(device)
-    array = as_real(targets, "targets")
-    if len(array) != len(inputs):
-        raise ValueError(f"targets: expected {len(inputs)} rows, one an input, got {len(array)}")
+    array = to_numpy(targets, "targets")
+    if callable(likelihood) and array.dtype.kind in "iub":  # labels, or counts
+        array, dtype = array.astype(np.int64), torch.int64
+    else:
+        array = as_real(array, "targets")
+    if array.ndim == 0 or len(array) != len(inputs):
+        raise ValueError(f"targets: expected {len(inputs)} rows, one an input, got shape {array.shape}")
     tensor = torch.from_numpy(array).to(device, dtype)
     if likelihood != "gaussian":
         return tensor

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
-from uqhelpers._checks import as_whole
+from uqhelpers._checks import as_number, as_whole
+from uqhelpers._moments import spread
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
-from uqhelpers.metrics import SampleAccumulator
-from uqhelpers.training import as_inputs, evaluating
+from uqhelpers.batches import gather
+from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
+from uqhelpers.training import as_inputs, evaluating, probabilities
 from uqhelpers.variational_inference.layers import kl_of_layers, variational_layers
 from uqhelpers.variational_inference.likelihoods import as_targets, likelihood_of
 
@@ -38,7 +40,15 @@ class Bound:
 
 
 def evidence_bound(
-    model, inputs, targets, *, likelihood="categorical", noise_std=None, samples=100, seed=0, batch_size=500
+    model,
+    inputs,
+    targets=None,
+    *,
+    likelihood="categorical",
+    noise_std=None,
+    samples=100,
+    seed=0,
+    batch_size=500,
 ):
     """Estimate the evidence lower bound by drawing whole networks.
 
@@ -67,6 +77,7 @@ def evidence_bound(
     loss, layers = likelihood_of(likelihood, noise_std), variational_layers(model)
     with torch.no_grad():
         kl = kl_of_layers(layers).item()
+    inputs, targets = gather(inputs, targets)
     inputs = as_inputs(inputs, model)
     targets = as_targets(targets, likelihood, model, inputs).to(layers[0].weight_mean.device)
     log_likelihoods = np.array(
@@ -122,8 +133,8 @@ def sample(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
     model : torch.nn.Module
         A classifier with variational layers. Several outputs are logits; a
         single one is the log odds of class 1 of two.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs, or a ``DataLoader`` that gives them in order.
     samples : int
         Number of drawn networks, ``S``.
     seed : int
@@ -142,15 +153,15 @@ def sample(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
     Raises
     ------
     ValueError
-        If the model has no variational layer, or the inputs are empty or not
-        finite.
+        If the model has no variational layer or puts out probabilities, or the
+        inputs are empty or not finite.
 
     References
     ----------
     Blundell et al. (2015), eq. 1 by sampling.
     """
     passes = _passes(model, as_inputs(inputs, model), samples, seed, batch_size, progress)
-    return np.stack([_probabilities(outputs) for outputs in passes])
+    return np.stack([probabilities(outputs, outputs.dtype) for outputs in passes])
 
 
 def sample_outputs(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
@@ -158,7 +169,7 @@ def sample_outputs(model, inputs, samples=20, seed=0, batch_size=500, progress=F
 
     For a regression: the mean over the first axis is the predictive mean, the
     standard deviation over it the epistemic one; the noise of an observation
-    is added in square.
+    is added in square (:func:`predict_regression`).
 
     Parameters are those of :func:`sample`.
 
@@ -195,8 +206,39 @@ def predict(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
     """
     accumulator = SampleAccumulator()
     for outputs in _passes(model, as_inputs(inputs, model), samples, seed, batch_size, progress):
-        accumulator.add(_probabilities(outputs))
+        accumulator.add(probabilities(outputs, outputs.dtype))
     return accumulator.result()
+
+
+def predict_regression(model, inputs, noise_std, samples=100, seed=0, batch_size=500, progress=False):
+    """Mean and standard deviations of a regression network's prediction.
+
+    Parameters
+    ----------
+    model, inputs, samples, seed, batch_size, progress
+        As :func:`sample`; the network's outputs are the predicted numbers.
+    noise_std : float
+        Standard deviation of the observation noise, in the units of the
+        target: that of the likelihood it was fitted with.
+
+    Returns
+    -------
+    RegressionPrediction
+        Moments, accumulated network by network: memory does not grow with
+        ``samples``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`sample`; also if ``noise_std`` is negative or ``samples`` is
+        1, which leaves no spread to measure.
+    """
+    noise_std = as_number(noise_std, "noise_std", low=0)
+    passes = _passes(
+        model, as_inputs(inputs, model), as_whole(samples, "samples", low=2), seed, batch_size, progress
+    )
+    mean, variance = spread(outputs.double().cpu().numpy() for outputs in passes)
+    return RegressionPrediction(mean, np.sqrt(variance), np.sqrt(variance + noise_std**2))
 
 
 def _passes(model, inputs, samples, seed, batch_size, progress):
@@ -215,9 +257,3 @@ def _passes(model, inputs, samples, seed, batch_size, progress):
         if not torch.isfinite(outputs).all():
             raise ValueError("model: expected finite outputs, got NaN or infinity")
         yield outputs.reshape(len(inputs), -1)
-
-
-def _probabilities(outputs):
-    if outputs.shape[1] == 1:  # a softmax of one logit would be 1 for everybody
-        outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=1)
-    return outputs.double().softmax(-1).cpu().numpy()
