@@ -410,13 +410,13 @@ def test_cold_temperatures_leave_the_largest_logit():
 def test_a_temperature_that_no_logit_survives_is_refused(score):
     logits = np.random.default_rng(0).normal(size=(50, 4))
     assert len(np.unique(score(logits, 1e10))) == 50
-    with pytest.raises(ValueError, match="temperature: expected at most .* the same number in float64"):
+    with pytest.raises(ValueError, match=r"temperature: expected at most .* the same number in float64"):
         score(logits, 1e18)
 
 
 @pytest.mark.parametrize("function", [odin.odin_score, odin.perturb])
 def test_a_network_with_a_softmax_at_its_end_is_told_so(function):
-    with pytest.raises(ValueError, match="model: expected logits, .* leave the softmax out"):
+    with pytest.raises(ValueError, match=r"model: expected logits, .* leave the softmax out"):
         function(nn.Sequential(network(), nn.Softmax(1)), images())
     with pytest.raises(ValueError, match="leave the softmax out"):
         odin.tune(nn.Sequential(network(), nn.Softmax(1)), images(), images(seed=1))
