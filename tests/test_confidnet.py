@@ -498,6 +498,7 @@ BAD_TABLE = {
     "confidences.*NaN": lambda: failure_table({"a": [np.nan, 1.0]}, [True, False]),
     "wrong: expected length 2": lambda: failure_table({"a": [0.0, 1.0]}, [True]),
     "wrong: expected flags for": lambda: failure_table({"a": [0.0]}, {"b": [True]}),
+    "wrong: expected flags for .* got": lambda: failure_table({"a": [0.0], 1: [0.0]}, {"a": [True]}),
     "wrong: expected true/false": lambda: failure_table({"a": [0.0, 1.0]}, [0.5, 1.0]),
 }
 
