@@ -21,6 +21,7 @@ _MODULES = (
     "data",
     "ddu",
     "deep_ensembles",
+    "dropout",
     "evidential",
     "features",
     "first_classifier",
