@@ -320,51 +320,76 @@ def fit_variational(*data):
     with training.seeded(0):
         net = uq.variational_inference.make_variational(MLP(2, 2, (4,)))
     uq.variational_inference.fit_variational(net, *data, epochs=2, **QUIET)
-    return training.predict(net, CLOUDS)
+    return net
 
 
-# For each fit: its data, and what is predicted after it.
+def fit_confidnet(*data):
+    made = uq.confidnet.ConfidNet(copy.deepcopy(classifier()), hidden=(4,))
+    return made.fit(*data, epochs=2, progress=False)
+
+
+def fit_swag(*data):
+    made = uq.deep_ensembles.Swag(copy.deepcopy(classifier(dropout=0.0)), rank=2)
+    return made.fit(*data, epochs=2, **QUIET)
+
+
+# For each fit: how it is called, and what is asked of it afterwards.
 FIT = {
-    "bayesian_linear_regression.BayesianLinearRegression.fit": lambda *data: (
-        uq.bayesian_linear_regression.BayesianLinearRegression().fit(*data).predict(X)
+    "bayesian_linear_regression.BayesianLinearRegression.fit": (
+        lambda *data: uq.bayesian_linear_regression.BayesianLinearRegression().fit(*data),
+        lambda fitted: fitted.predict(X.copy()),
     ),
-    "calibration.HistogramBinning.fit": lambda *data: (
-        uq.calibration.HistogramBinning().fit(*data).predict(probs(CLOUDS))
+    "calibration.HistogramBinning.fit": (
+        lambda *data: uq.calibration.HistogramBinning().fit(*data),
+        lambda fitted: fitted.predict(probs(CLOUDS)),
     ),
-    "calibration.IsotonicCalibration.fit": lambda *data: (
-        uq.calibration.IsotonicCalibration().fit(*data).predict(probs(CLOUDS))
+    "calibration.IsotonicCalibration.fit": (
+        lambda *data: uq.calibration.IsotonicCalibration().fit(*data),
+        lambda fitted: fitted.predict(probs(CLOUDS)),
     ),
-    "calibration.VectorScaling.fit": lambda *data: (
-        uq.calibration.VectorScaling(0.1).fit(*data).predict(logits(CLOUDS))
+    "calibration.VectorScaling.fit": (
+        lambda *data: uq.calibration.VectorScaling(0.1).fit(*data),
+        lambda fitted: fitted.predict(logits(CLOUDS)),
     ),
-    "confidnet.ConfidNet.fit": lambda *data: (
-        uq.confidnet.ConfidNet(copy.deepcopy(classifier()), hidden=(4,))
-        .fit(*data, epochs=2, progress=False)
-        .score(CLOUDS)
+    "confidnet.ConfidNet.fit": (fit_confidnet, lambda fitted: fitted.score(CLOUDS)),
+    "confidnet.TrustScore.fit": (
+        lambda *data: uq.confidnet.TrustScore(k=3).fit(*data),
+        lambda fitted: fitted.score(CLOUDS, LABELS),
     ),
-    "confidnet.TrustScore.fit": lambda *data: uq.confidnet.TrustScore(k=3).fit(*data).score(CLOUDS, LABELS),
-    "ddu.GaussianFeatureDensity.fit": lambda *data: uq.ddu.GaussianFeatureDensity().fit(*data).score(CLOUDS),
-    "deep_ensembles.ClassificationEnsemble.fit": lambda *data: (
-        uq.deep_ensembles.ClassificationEnsemble((8,), 2, epochs=5).fit(*data).predict(CLOUDS)
+    "ddu.GaussianFeatureDensity.fit": (
+        lambda *data: uq.ddu.GaussianFeatureDensity().fit(*data),
+        lambda fitted: fitted.score(CLOUDS),
     ),
-    "deep_ensembles.RegressionEnsemble.fit": lambda *data: (
-        uq.deep_ensembles.RegressionEnsemble((8,), 2, epochs=5).fit(*data).predict(X)
+    "deep_ensembles.ClassificationEnsemble.fit": (
+        lambda *data: uq.deep_ensembles.ClassificationEnsemble((8,), 2, epochs=5).fit(*data),
+        lambda fitted: fitted.predict(CLOUDS),
     ),
-    "deep_ensembles.Swag.fit": lambda *data: (
-        uq.deep_ensembles.Swag(copy.deepcopy(classifier(dropout=0.0)), rank=2)
-        .fit(*data, epochs=2, **QUIET)
-        .predict(CLOUDS, samples=2)
+    "deep_ensembles.RegressionEnsemble.fit": (
+        lambda *data: uq.deep_ensembles.RegressionEnsemble((8,), 2, epochs=5).fit(*data),
+        lambda fitted: fitted.predict(X),
     ),
-    "first_classifier.Familiarity.fit": lambda *data: (
-        uq.first_classifier.Familiarity(1.0).fit(data[0]).score(CLOUDS)
+    "deep_ensembles.Swag.fit": (fit_swag, lambda fitted: fitted.predict(CLOUDS, samples=2)),
+    "first_classifier.Familiarity.fit": (
+        lambda points, *_: uq.first_classifier.Familiarity(1.0).fit(points),
+        lambda fitted: fitted.score(CLOUDS),
     ),
-    "laplace.LastLayerLaplace.fit": lambda *data: (
-        uq.laplace.LastLayerLaplace(classifier()).fit(*data).predict(CLOUDS)
+    "laplace.LastLayerLaplace.fit": (
+        lambda *data: uq.laplace.LastLayerLaplace(classifier()).fit(*data),
+        lambda fitted: fitted.predict(CLOUDS),
     ),
-    "odin.KNearestNeighbours.fit": lambda *data: uq.odin.KNearestNeighbours(3).fit(data[0]).score(CLOUDS),
-    "odin.Mahalanobis.fit": lambda *data: uq.odin.Mahalanobis().fit(*data).score(CLOUDS),
-    "variational_inference.fit_variational": fit_variational,
-}  # fmt: skip
+    "odin.KNearestNeighbours.fit": (
+        lambda features, *_: uq.odin.KNearestNeighbours(3, normalise=False).fit(features),
+        lambda fitted: fitted.score(CLOUDS),
+    ),
+    "odin.Mahalanobis.fit": (
+        lambda *data: uq.odin.Mahalanobis().fit(*data),
+        lambda fitted: fitted.score(CLOUDS),
+    ),
+    "variational_inference.fit_variational": (
+        fit_variational,
+        lambda net: training.predict(net, CLOUDS),
+    ),
+}
 
 
 def data_of(name):
@@ -382,8 +407,9 @@ def test_every_fit_has_its_example_here():
 def test_a_loader_fits_what_its_arrays_do(name):
     data = data_of(name)
     held = torch.utils.data.TensorDataset(*(torch.from_numpy(np.array(part)) for part in data))
-    by_arrays = numbers(FIT[name](*data))
-    by_loader = numbers(FIT[name](torch.utils.data.DataLoader(held, batch_size=7)))
+    fit, ask = FIT[name]
+    by_arrays = numbers(ask(fit(*data)))
+    by_loader = numbers(ask(fit(torch.utils.data.DataLoader(held, batch_size=7))))
     np.testing.assert_allclose(by_arrays, by_loader, rtol=1e-6, atol=1e-6)
 
 
@@ -392,7 +418,27 @@ def test_a_loader_fits_what_its_arrays_do(name):
 def test_a_mask_is_refused_where_something_is_fitted(name):
     inputs, targets = data_of(name)
     with pytest.raises(ValueError, match=r"^\w+: expected an array without a mask"):
-        FIT[name](np.ma.masked_array(inputs, mask=inputs > 0), targets)
+        FIT[name][0](np.ma.masked_array(inputs, mask=inputs > 0), targets)
+
+
+@pytest.mark.filterwarnings("ignore:the classifier misreads")
+@pytest.mark.parametrize("name", sorted(FIT))
+def test_what_is_fitted_does_not_change_with_the_arrays_it_was_fitted_to(name):
+    fit, ask = FIT[name]
+    inputs, targets = (np.array(part) for part in data_of(name))
+    inputs = inputs.astype(np.float64)  # what needs no conversion is what might be kept
+    fitted = fit(inputs, targets)
+    before = numbers(ask(fitted)).copy()
+    inputs[:], targets[:] = 1e3, 0
+    assert np.array_equal(numbers(ask(fitted)), before)
+
+
+@pytest.mark.filterwarnings("ignore:the classifier misreads")
+@pytest.mark.parametrize("name", sorted(FIT))
+def test_what_is_fitted_to_is_not_written_to(name):
+    inputs, targets = (np.array(part) for part in data_of(name))
+    inputs.flags.writeable = targets.flags.writeable = False
+    FIT[name][0](inputs, targets)
 
 
 def test_the_table_has_a_row_for_each_and_says_why_others_have_none():
