@@ -14,10 +14,7 @@ from tools import imports
 from tools.book import ROOT
 
 PARTS = ("mean", "total", "aleatoric", "epistemic", "confidence")
-GROUND = {
-    "_checks", "_progress", "_torch", "batches", "data", "dropout", "features", "logistic", "metrics",
-    "models", "plots", "training",
-}  # fmt: skip
+GROUND = {"batches", "data", "dropout", "features", "logistic", "metrics", "models", "plots", "training"}
 SYNTHESIS = {"language_models", "leaderboard"}
 APART = {"grading"}
 RETURNS = re.compile(r"^Returns\n-+\n(?:\w+ : )?([\w.]+)", re.MULTILINE)

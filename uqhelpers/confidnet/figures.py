@@ -83,7 +83,7 @@ def failure_table(confidences, wrong):
         )
     flags = wrong if isinstance(wrong, Mapping) else dict.fromkeys(confidences, wrong)
     if set(flags) != set(confidences):
-        raise ValueError(f"wrong: expected flags for {sorted(confidences)}, got {sorted(flags)}")
+        raise ValueError(f"wrong: expected flags for {list(confidences)}, got {list(flags)}")
     table = {}
     for name, values in confidences.items():
         surer = as_scores(values, f"confidences[{name!r}]")

@@ -1,6 +1,7 @@
 """A second network beside a trained classifier, which learns how far to trust its answers."""
 
 import copy
+import functools
 import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,16 +12,17 @@ from uqhelpers import training
 from uqhelpers._checks import as_choice, as_labels, as_number, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
+from uqhelpers.batches import as_inputs, as_network, gather
 from uqhelpers.confidnet.lessons import confidence_loss, true_class_probability
 from uqhelpers.dropout import dropout_on
-from uqhelpers.training import as_inputs, as_network, evaluating, inputs_of, last_linear
+from uqhelpers.training import evaluating, inputs_of, last_linear
 
-__all__ = ["FEW_ERRORS", "ConfidNet", "ConfidNetHistory"]
+__all__ = ["FEW_ERRORS", "ConfidNet", "ConfidNetHistory", "ConfidNetPrediction"]
 
 nn = torch.nn
 
 FEW_ERRORS = 30
-"""With fewer wrong answers than this to learn from, ``ConfidNet.fit`` warns."""
+"""With fewer wrong answers than this to learn from, ``ConfidNet.fit`` warns. More are no promise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,22 @@ class ConfidNetHistory:
     fine_tune_loss: np.ndarray
     errors: int
     inputs: int
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidNetPrediction:
+    """The classifier's answers, and how far each is to be trusted.
+
+    Attributes
+    ----------
+    mean : array, shape (N, C)
+        The classifier's own class probabilities.
+    confidence : array, shape (N,)
+        The predicted probability of the true class: not the largest entry of ``mean``.
+    """
+
+    mean: np.ndarray
+    confidence: np.ndarray
 
 
 class ConfidNet:
@@ -81,8 +99,9 @@ class ConfidNet:
 
     Examples
     --------
-    >>> confidnet = ConfidNet(net).fit(held_out_images, held_out_labels)
+    >>> confidnet = ConfidNet(net).fit(images, labels)
     >>> confidnet.confidence(new_images)  # (N,), higher is surer
+    >>> confidnet.predict(new_images).mean  # (N, C), what the classifier answers
 
     References
     ----------
@@ -101,7 +120,7 @@ class ConfidNet:
     def fit(
         self,
         inputs,
-        labels,
+        labels=None,
         *,
         epochs=100,
         fine_tune_epochs=0,
@@ -123,11 +142,14 @@ class ConfidNet:
 
         Parameters
         ----------
-        inputs : array, shape (N, ...)
-            Best such as the classifier was *not* fitted to: what it has learned
-            by heart holds no errors, and nothing to learn from.
-        labels : array of int, shape (N,)
-            True classes.
+        inputs : array, shape (N, ...), or iterable of batches
+            With errors enough to learn from. Those that the classifier was fitted
+            to hold few, for it knows them by heart; those held out are seldom
+            many. A few dozen errors need not suffice to rank failures as well as
+            the largest probability does: compare, on further inputs. Or a
+            ``DataLoader`` of pairs ``(inputs, labels)``.
+        labels : array of int, shape (N,), optional
+            True classes; a loader brings its own.
         epochs, fine_tune_epochs : int
             Passes over the data in the two stages; the second is left out at 0.
         learning_rate, fine_tune_rate : float
@@ -182,47 +204,26 @@ class ConfidNet:
         error_weight = as_number(error_weight, "error_weight", low=0)
         dropout = as_choice(dropout, "dropout", (False, True))
         seed = as_whole(seed, "seed", low=0)
+        inputs, labels = gather(inputs, labels)
         tensor = as_inputs(inputs, self.model)
         source = _Encoder(self.model, tensor)
-        fixed, logits = source.all(tensor)
-        labels = as_labels(labels, logits.shape[1], length=len(logits))
-        right, shuffle = torch.as_tensor(labels, device=fixed.device), torch.Generator().manual_seed(seed)
-
-        def train(parameters, rate, epochs, confidence_and_answers):
-            def loss(batch):
-                confidence, answers = confidence_and_answers(batch)
-                return confidence_loss(confidence, *_lesson(answers, right[batch], error_weight))
-
-            def batches():
-                return torch.randperm(len(fixed), generator=shuffle).to(fixed.device).split(batch_size)
-
-            epochs = bar(range(epochs), progress, desc="training", unit="epoch")
-            return _train(parameters, rate, epochs, batches, loss)
-
-        def fixed_features(batch):
-            return network(fixed[batch]), logits[batch]
-
-        def thinned_features(batch):
-            values, answers = source.all(tensor[batch.to(tensor.device)], batch_size, dropout=True)
-            return network(values), answers
-
-        def moving_features(batch):
-            return network(encoder(tensor[batch.to(tensor.device)])), logits[batch]
-
+        lessons = _Lessons(source, tensor, labels, error_weight, batch_size, seed)
         with training.seeded(seed):
-            network = _confidence_layers(fixed.shape[1], self.hidden).to(fixed)
-            wrong = _count_errors(source.all(tensor, dropout=True)[1] if dropout else logits, labels)
-            seen = thinned_features if dropout else fixed_features
-            first = train(network.parameters(), rates[0], epochs, seen)
+            network = _confidence_layers(lessons.features.shape[1], self.hidden).to(lessons.features)
+            answers = source.all(tensor, dropout=True)[1] if dropout else lessons.logits
+            wrong = _count_errors(answers, lessons.labels)
+            seen = lessons.thinned if dropout else lessons.fixed
+            first = lessons.learn(network, network.parameters(), rates[0], epochs, seen, progress)
         encoder, second = None, np.zeros(0)
         if fine_tune_epochs:
             encoder = source.copied()
             parameters = [*encoder.parameters(), *network.parameters()]
-            second = train(parameters, rates[1], fine_tune_epochs, moving_features)
+            seen = functools.partial(lessons.moving, encoder)
+            second = lessons.learn(network, parameters, rates[1], fine_tune_epochs, seen, progress)
         # Kept only now: an interrupted second fit leaves the first as it was.
         self.network, self._encoder = network.eval().requires_grad_(False), encoder
         self.encoder = encoder.model.requires_grad_(False) if encoder else None
-        self.history = ConfidNetHistory(first, second, wrong, len(labels))
+        self.history = ConfidNetHistory(first, second, wrong, len(lessons.labels))
         return self
 
     def confidence(self, inputs, batch_size=500):
@@ -230,8 +231,8 @@ class ConfidNet:
 
         Parameters
         ----------
-        inputs : array, shape (N, ...)
-            Inputs.
+        inputs : array, shape (N, ...), or iterable of batches
+            Inputs; or a ``DataLoader`` that keeps their order.
         batch_size : int
             Inputs at a time.
 
@@ -254,13 +255,27 @@ class ConfidNet:
             # In double precision, where a sigmoid of 20 and one of 30 still differ: they shall be ranked.
             return self.network(values).double().sigmoid()[:, 0].cpu().numpy()
 
+    def predict(self, inputs, batch_size=500):
+        """The classifier's class probabilities, and the confidence in its answers.
+
+        Parameters, exceptions
+            As :meth:`confidence`; also if the classifier puts out probabilities.
+
+        Returns
+        -------
+        ConfidNetPrediction
+        """
+        tensor = as_inputs(inputs, self.model)
+        confidence = self.confidence(tensor, batch_size)
+        return ConfidNetPrediction(training.predict(self.model, tensor, batch_size), confidence)
+
     def score(self, inputs, batch_size=500):
         """Minus the confidence: higher is more uncertain, as every score of this package.
 
         Parameters
         ----------
-        inputs : array, shape (N, ...)
-            Inputs.
+        inputs : array, shape (N, ...), or iterable of batches
+            Inputs; or a ``DataLoader`` that keeps their order.
         batch_size : int
             Inputs at a time.
 
@@ -288,28 +303,54 @@ def _confidence_layers(width, hidden):
     return nn.Sequential(layers)
 
 
-def _lesson(logits, labels, error_weight):
-    """What the confidence in each answer should be, and how much it counts in the loss."""
-    probs = logits.softmax(-1)
-    weights = torch.where(probs.argmax(1) == labels, 1.0, error_weight)
-    return probs.gather(1, labels[:, None])[:, 0], weights.to(probs)
+class _Lessons:
+    """What a classifier said of some inputs, what it should have said, and the steps that learn from it."""
 
+    def __init__(self, source, inputs, labels, error_weight, batch_size, seed):
+        self.source, self.inputs, self.error_weight = source, inputs, error_weight
+        self.features, self.logits = source.all(inputs)
+        self.labels = as_labels(labels, self.logits.shape[1], length=len(self.logits))
+        self.batch_size, self.shuffle = batch_size, torch.Generator().manual_seed(seed)
 
-def _train(parameters, rate, epochs, batches, loss_of):
-    """Mean loss of each epoch, while Adam moves the parameters."""
-    step, losses = torch.optim.Adam(parameters, lr=rate), []
-    for _ in epochs:
-        total = count = 0
-        for batch in batches():
-            loss = loss_of(batch)
-            step.zero_grad()
-            loss.backward()
-            step.step()
-            total, count = total + loss.item() * len(batch), count + len(batch)
-        losses.append(total / count)
-        if not np.isfinite(losses[-1]):
-            raise ValueError(f"learning_rate: training diverged to a loss of {losses[-1]}")
-    return np.array(losses)
+    def fixed(self, batch):
+        """Features and answers of some inputs, computed once."""
+        return self.features[batch], self.logits[batch]
+
+    def thinned(self, batch):
+        """Those of the network with its dropout on."""
+        return self.source.all(self._some(batch), self.batch_size, dropout=True)
+
+    def moving(self, encoder, batch):
+        """Features from an encoder that learns too, and the answers as they were."""
+        return encoder(self._some(batch)), self.logits[batch]
+
+    def _some(self, batch):
+        return self.inputs[batch.to(self.inputs.device)]
+
+    def learn(self, network, parameters, rate, epochs, seen, progress):
+        """Mean loss of each epoch, while Adam moves the parameters."""
+        step, losses, device = torch.optim.Adam(parameters, lr=rate), [], self.features.device
+        right = torch.as_tensor(self.labels, device=device)
+        for _ in bar(range(epochs), progress, desc="training", unit="epoch"):
+            order, total = torch.randperm(len(right), generator=self.shuffle).to(device), 0.0
+            for batch in order.split(self.batch_size):
+                features, answers = seen(batch)
+                wanted, weights = self._wanted(answers, right[batch])
+                loss = confidence_loss(network(features), wanted, weights)
+                step.zero_grad()
+                loss.backward()
+                step.step()
+                total += loss.item() * len(batch)
+            losses.append(total / len(right))
+            if not np.isfinite(losses[-1]):
+                raise ValueError(f"learning_rate: training diverged to a loss of {losses[-1]}")
+        return np.array(losses)
+
+    def _wanted(self, logits, labels):
+        """What the confidence in each answer should be, and how much it counts in the loss."""
+        probs = logits.softmax(-1)
+        weights = torch.where(probs.argmax(1) == labels, 1.0, self.error_weight)
+        return probs.gather(1, labels[:, None])[:, 0], weights.to(probs)
 
 
 def _count_errors(logits, labels):

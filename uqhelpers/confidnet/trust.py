@@ -3,7 +3,7 @@
 import numpy as np
 
 from uqhelpers._checks import as_labels, as_number, as_real, as_whole
-from uqhelpers.features import NearestNeighbours
+from uqhelpers.features import NearestNeighbours, as_arrays
 
 __all__ = ["TrustScore"]
 
@@ -47,16 +47,17 @@ class TrustScore:
             raise ValueError("alpha: expected a share in [0, 1), got 1, which leaves nothing")
         self._trees = None
 
-    def fit(self, features, labels):
+    def fit(self, features, labels=None):
         """Take the training inputs in, class by class.
 
         Parameters
         ----------
-        features : array, shape (N, D)
+        features : array, shape (N, D), or iterable of batches
             Inputs, or better what the classifier's last layer sees of them
-            (:func:`uqhelpers.training.features`).
-        labels : array of int, shape (N,)
-            Their true classes, at least two different ones.
+            (:func:`uqhelpers.training.features`); or a ``DataLoader`` of pairs
+            ``(features, labels)``.
+        labels : array of int, shape (N,), optional
+            Their true classes, at least two different ones; a loader brings its own.
 
         Returns
         -------
@@ -69,6 +70,7 @@ class TrustScore:
             If the features are no finite matrix, or the labels do not fit or
             name one class only.
         """
+        features, labels = as_arrays(features, labels)
         features = as_real(features, "features", ndim=2)
         labels = as_labels(labels, np.iinfo(np.int64).max, length=len(features))
         classes = np.unique(labels)
@@ -100,7 +102,8 @@ class TrustScore:
         array, shape (N,), float64
             From 0 to infinity, higher is surer; below 1 another class is nearer.
             Infinite on a training input of the predicted class, 1 on one that
-            two classes share.
+            two classes share. A common factor of all features changes nothing; a
+            factor of one of them changes which of them counts.
 
         Raises
         ------

@@ -1,5 +1,9 @@
 """The norm of a convolution, and convolutions whose norm is capped."""
 
+import warnings
+
+import numpy as np
+
 from uqhelpers._checks import as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
 
@@ -7,13 +11,17 @@ nn, functional = torch.nn, torch.nn.functional
 
 __all__ = ["SpectralNormConv2d", "conv_spectral_norm"]
 
+MOST_DIRECTIONS, MOST_NUMBERS = 400, 1 << 24  # held at a time, twice
+
 
 def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e-9, steps=2000):
     """The largest factor by which a convolution can stretch an image: its true operator norm.
 
-    Power iteration with the convolution and its transpose. The spectral norm of
-    the weights reshaped to a matrix, by which libraries normalise, belongs to
-    another operator and may be several times smaller.
+    Golub, Kahan and Lanczos's iteration with the convolution and its transpose,
+    which tells close singular values apart where power iteration stands still
+    and takes standing still for having arrived. The spectral norm of the weights
+    reshaped to a matrix, by which libraries normalise, belongs to another
+    operator and may be several times smaller.
 
     Parameters
     ----------
@@ -25,14 +33,21 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
     stride, padding : int or pair of int
         As in ``torch.nn.functional.conv2d``; padding is with zeros.
     tolerance : float
-        Relative change of the norm in one step below which the iteration ends.
+        The iteration ends where the square of its relative residual is below
+        this. Some singular value is at least as near as the residual, and the
+        error mostly of the size of its square.
     steps : int
         At most so many steps.
 
     Returns
     -------
     float
-        The norm, from below: relative error well under 1e-4 unless ``steps`` cut it short.
+        The norm, from below: relative error well under 1e-4.
+
+    Warns
+    -----
+    RuntimeWarning
+        If ``steps`` were too few for that.
 
     Raises
     ------
@@ -43,7 +58,8 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
     References
     ----------
     Gouk et al. (2021), Regularisation of neural networks by enforcing Lipschitz
-    continuity; Yoshida and Miyato (2017), Spectral norm regularization.
+    continuity; Yoshida and Miyato (2017), Spectral norm regularization. Golub and
+    Kahan (1965), Calculating the singular values and pseudo-inverse of a matrix.
     """
     tensor = weight.detach() if torch.is_tensor(weight) else torch.from_numpy(to_numpy(weight, "weight"))
     if tensor.ndim != 4 or tensor.numel() == 0:
@@ -61,14 +77,75 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
 
 
 def _converged_norm(weight, direction, stride, padding, tolerance, steps):
-    norm = 0.0
+    """The norm, by as few directions as it takes: each new one is orthogonal to those before."""
+    if not torch.isfinite(weight).all():
+        return float("nan")  # of a network that diverged
+    tolerance = max(tolerance, 1e-24)  # rounding
     with torch.no_grad():
-        for _ in range(steps):
-            direction, previous = _power_step(weight, direction, stride, padding), norm
-            norm = functional.conv2d(direction, weight, stride=stride, padding=padding).norm().item()
-            if abs(norm - previous) <= tolerance * norm:
-                break
+        norm, residual = _bidiagonal_norm(weight, direction, stride, padding, tolerance, steps)
+    if residual**2 > tolerance * norm**2:
+        warnings.warn(
+            f"steps: {steps} did not suffice, the norm may be {norm + residual:.6g} where {norm:.6g} was "
+            "reached",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return norm
+
+
+def _bidiagonal_norm(weight, direction, stride, padding, tolerance, steps):
+    """The largest singular value found, and how far it is from satisfying its equations."""
+    shape, taken = direction.shape, 0
+    while True:
+        diagonal, above, look = [], [], 1
+        most = min(steps - taken, max(10, min(MOST_DIRECTIONS, MOST_NUMBERS // direction.numel())))
+        ins, outs = _Directions(most + 1), _Directions(most)
+        ins.add(direction.flatten())
+        while True:
+            image = functional.conv2d(ins.last().reshape(shape), weight, stride=stride, padding=padding)
+            diagonal.append(outs.add(image.flatten()))
+            back = torch.nn.grad.conv2d_input(
+                shape, weight, outs.last().reshape(image.shape), stride=stride, padding=padding
+            )
+            above.append(ins.add(back.flatten()))
+            taken, done = taken + 1, len(diagonal) == most or not above[-1]
+            if not done and len(diagonal) < look:  # a look costs more than a step
+                continue
+            look = max(look + 3, int(1.2 * look))
+            left, values, right = np.linalg.svd(np.diag(diagonal) + np.diag(above[:-1], 1))
+            norm, residual = float(values[0]), float(above[-1] * abs(left[-1, 0]))
+            if residual**2 <= tolerance * norm**2 or taken == steps:
+                return norm, residual
+            if done:
+                break
+        # Begun again from the best so far: the directions take memory.
+        direction = ins.mixed(torch.as_tensor(right[0])).reshape(shape)
+
+
+class _Directions:
+    """Orthogonal directions of length 1, in one piece of memory."""
+
+    def __init__(self, most):
+        self.most, self.count, self.rows = most, 0, None
+
+    def add(self, vector):
+        """Take in what of a vector is new; its length."""
+        if self.rows is None:
+            self.rows = vector.new_empty(self.most, len(vector))
+        known, size = self.rows[: self.count], vector.norm().item()
+        for _ in range(2 if self.count else 0):  # once leaves rounding
+            vector = vector - known.T @ (known @ vector)
+        length = vector.norm().item()
+        length = length if length > 1e-14 * size else 0.0  # nothing new is left
+        self.rows[self.count] = vector / length if length else 0.0
+        self.count += 1
+        return length
+
+    def last(self):
+        return self.rows[self.count - 1]
+
+    def mixed(self, weights):
+        return self.rows[: len(weights)].T @ weights.to(self.rows)
 
 
 def _power_step(weight, direction, stride, padding):
@@ -170,12 +247,11 @@ class SpectralNormConv2d(nn.Conv2d):
 
     def _exact_norm(self):
         """The norm to three digits and more; computed once for given weights, and no buffer moves."""
-        weight = self.weight.detach().double()
-        # Two sums and not torch's version counter, which does not see what is written to ``weight.data``.
-        fingerprint = weight.sum().item(), weight.norm().item()
-        if self._known is None or self._known[0] != fingerprint:
-            arguments = weight, self.direction.double(), self.stride, self.padding
-            self._known = fingerprint, _converged_norm(*arguments, tolerance=1e-7, steps=1000)
+        weight = self.weight.detach()
+        # A copy and not torch's version counter, which does not see what is written to ``weight.data``.
+        if self._known is None or not torch.equal(self._known[0].to(weight), weight):
+            arguments = weight.double(), self.direction.double(), self.stride, self.padding
+            self._known = weight.clone(), _converged_norm(*arguments, tolerance=1e-7, steps=1000)
         return self._known[1]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from uqhelpers._checks import as_choice, as_number, as_scores
-from uqhelpers.features import ClassGaussians, as_features, class_members, class_moments
+from uqhelpers.features import ClassGaussians, as_arrays, as_features, class_members, class_moments
 
 __all__ = ["GaussianFeatureDensity", "ddu_score", "quantile"]
 
@@ -59,15 +59,16 @@ class GaussianFeatureDensity:
         self.jitter = as_number(jitter, "jitter", low=0, open_low=True)
         self.units = as_choice(units, "units", ("common", "own"))
 
-    def fit(self, features, labels, classes=None):
+    def fit(self, features, labels=None, classes=None):
         """Estimate all Gaussians; whatever was fitted or calibrated before is forgotten.
 
         Parameters
         ----------
-        features : array, shape (N, D)
-            Features of the training inputs.
-        labels : array, shape (N,)
-            Their classes, integers from 0.
+        features : array, shape (N, D), or iterable of batches
+            Features of the training inputs; or a ``DataLoader`` of pairs
+            ``(features, labels)``.
+        labels : array, shape (N,), optional
+            Their classes, integers from 0; a loader brings its own.
         classes : int, optional
             How many classes there are; by default one more than the largest label.
 
@@ -82,6 +83,7 @@ class GaussianFeatureDensity:
             If the features are no finite matrix or do not vary at all, the
             labels do not fit them, or a class has fewer than two inputs.
         """
+        features, labels = as_arrays(features, labels)
         features = as_features(features, "features")
         _, members = class_members(labels, len(features), classes, least=2)
         counts = np.array([len(rows) for rows in members])
@@ -130,6 +132,19 @@ class GaussianFeatureDensity:
             In nats.
         """
         return logsumexp(self.log_joint(features), axis=1)
+
+    def score(self, features):
+        """Minus the log density: higher is stranger, as every score of this package.
+
+        Parameters, exceptions
+            As :meth:`log_joint`.
+
+        Returns
+        -------
+        array, shape (N,), float64
+            In nats.
+        """
+        return -self.log_density(features)
 
     def class_probabilities(self, features):
         """What the Gaussians themselves would answer: Gaussian discriminant analysis.

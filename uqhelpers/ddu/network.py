@@ -1,6 +1,6 @@
 """A network that keeps strange inputs strange."""
 
-from uqhelpers._checks import as_whole
+from uqhelpers._checks import as_switch, as_whole
 from uqhelpers._torch import torch
 from uqhelpers.ddu.convolutions import SpectralNormConv2d
 from uqhelpers.models import Standardise, _as_image_shape
@@ -37,7 +37,8 @@ class ResidualNet(nn.Module):
     Raises
     ------
     ValueError
-        If the image is too small, or a number is out of range.
+        If the image is too small, a number is out of range, or ``shortcuts`` is
+        neither true nor false.
 
     References
     ----------
@@ -83,7 +84,7 @@ class _Block(nn.Module):
 
     def __init__(self, first, second, shortcut):
         super().__init__()
-        self.first, self.second, self.shortcut = first, second, bool(shortcut)
+        self.first, self.second, self.shortcut = first, second, as_switch(shortcut, "shortcuts")
 
     def forward(self, images):
         change = self.second(functional.leaky_relu(self.first(functional.leaky_relu(images))))

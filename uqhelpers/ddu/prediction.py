@@ -38,6 +38,16 @@ class DDUPrediction:
     epistemic: np.ndarray
     quantile: np.ndarray | None
 
+    @property
+    def mean(self):
+        """The class probabilities, as every prediction of this package names them."""
+        return self.probs
+
+    @property
+    def confidence(self):
+        """The largest class probability, shape (N,)."""
+        return self.probs.max(axis=1)
+
 
 def predict(model, density, inputs, batch_size=500):
     """Probabilities, aleatoric and epistemic uncertainty of each input, from one pass.
@@ -49,8 +59,8 @@ def predict(model, density, inputs, batch_size=500):
         left in the state in which it came.
     density : GaussianFeatureDensity
         Fitted to :func:`uqhelpers.training.features` of the training inputs.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs; or a ``DataLoader`` that keeps their order.
     batch_size : int
         Inputs at a time.
 

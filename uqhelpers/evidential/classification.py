@@ -5,7 +5,7 @@ import numpy as np
 from uqhelpers._checks import as_choice, as_number, as_whole
 from uqhelpers._torch import torch
 from uqhelpers.evidential.dirichlet import decompose
-from uqhelpers.evidential.heads import _expect_above, _wide
+from uqhelpers.evidential.heads import expect_above, wide
 from uqhelpers.training import predict_outputs
 
 __all__ = ["KINDS", "EvidentialLoss", "PriorNetworkLoss", "evidential_loss", "predict"]
@@ -88,7 +88,9 @@ class EvidentialLoss:
     Raises
     ------
     ValueError
-        If an argument is out of range; when called, as :func:`evidential_loss`.
+        If an argument is out of range, or ``annealing_steps`` has no penalty to
+        anneal; when called, as :func:`evidential_loss`, or if the rows sum to 1:
+        those are probabilities.
 
     References
     ----------
@@ -99,6 +101,11 @@ class EvidentialLoss:
         self.kind = as_choice(kind, "kind", KINDS)
         self.kl_weight = as_number(kl_weight, "kl_weight", low=0)
         self.annealing_steps = as_whole(annealing_steps, "annealing_steps", low=0)
+        if annealing_steps and not kl_weight:
+            raise ValueError(
+                f"annealing_steps: expected 0 beside kl_weight=0, which leaves nothing to anneal, "
+                f"got {annealing_steps}"
+            )
         self.steps = 0
 
     @property
@@ -108,6 +115,7 @@ class EvidentialLoss:
         return self.kl_weight * share
 
     def __call__(self, alpha, labels):
+        _refuse_probabilities(alpha, "alpha")
         value = evidential_loss(alpha, labels, self.kind, self.weight).mean()
         self.steps += int(value.requires_grad)
         return value
@@ -142,6 +150,7 @@ class PriorNetworkLoss:
         self.precision = as_number(precision, "precision", low=0, open_low=True)
 
     def __call__(self, alpha, labels):
+        _refuse_probabilities(alpha, "alpha")
         alpha = _as_alpha_tensor(alpha)
         labels = _as_label_tensor(labels, alpha, low=-1)
         inside = (labels >= 0).to(alpha.dtype)
@@ -157,8 +166,8 @@ def predict(model, inputs, batch_size=500):
     model : torch.nn.Module
         A network that ends in a :class:`DirichletHead`, or puts out
         concentrations otherwise; left in the state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs; or a ``DataLoader`` that keeps their order.
     batch_size : int
         Inputs at a time.
 
@@ -171,8 +180,9 @@ def predict(model, inputs, batch_size=500):
     Raises
     ------
     ValueError
-        If the inputs are empty or not finite, or the model puts out something
-        else than concentrations.
+        If the inputs are empty or not finite, the model has no weights, or it puts
+        out something else than concentrations: rows that all sum to 1 are
+        probabilities.
 
     References
     ----------
@@ -184,6 +194,7 @@ def predict(model, inputs, batch_size=500):
             "model: expected concentrations above 0, shape (inputs, classes): does it end in a "
             f"DirichletHead? Got shape {alpha.shape}, least value {alpha.min():.4g}"
         )
+    _refuse_probabilities(alpha, "model")
     return decompose(alpha)
 
 
@@ -195,12 +206,21 @@ def _kl(alpha, beta):
     return normalisers + moments.sum(dim=1)
 
 
+def _refuse_probabilities(alpha, name):
+    """Rows that all sum to 1 are the work of a softmax: concentrations with evidence sum to more than C."""
+    if getattr(alpha, "ndim", 0) == 2 and len(alpha) and abs(alpha.sum(1) - 1).max() < 1e-5:
+        raise ValueError(
+            f"{name}: expected concentrations, got rows that sum to 1: leave the softmax out, and end in a "
+            "DirichletHead"
+        )
+
+
 def _as_alpha_tensor(alpha):
     if not torch.is_tensor(alpha) or alpha.ndim != 2 or alpha.shape[1] < 2 or not len(alpha):
         found = tuple(alpha.shape) if torch.is_tensor(alpha) else type(alpha).__name__
         raise ValueError(f"alpha: expected a tensor of shape (inputs, classes), got {found}")
-    _expect_above(alpha, 0, "alpha", "DirichletHead")
-    return _wide(alpha)
+    expect_above(alpha, 0, "alpha", "DirichletHead")
+    return wide(alpha)
 
 
 def _as_label_tensor(labels, alpha, low=0):

@@ -9,7 +9,8 @@ functional = torch.nn.functional
 
 
 def _exponential(outputs):
-    return torch.exp(outputs.clamp(max=50))  # far from the data it would overflow
+    # Far from the data it would overflow; a straight line goes on where it stops, with a slope to learn by.
+    return torch.exp(outputs.clamp(max=50)) * (1 + functional.relu(outputs - 50))
 
 
 ACTIVATIONS = {"softplus": functional.softplus, "exp": _exponential, "relu": torch.relu}
@@ -22,10 +23,11 @@ class DirichletHead(torch.nn.Module):
     Parameters
     ----------
     activation : {"softplus", "exp", "relu"}
-        How an output becomes evidence; that of ``"exp"`` ends at 5e21.
-        ``"relu"`` is the original one; an input
-        all of whose outputs are negative then has no gradient, and nothing is
-        ever learned from it again.
+        How an output becomes evidence; that of ``"exp"`` goes on as a straight
+        line above 5e21. ``"relu"`` is the original one; an input all of whose
+        outputs are negative then has no gradient, and nothing is learned from
+        it as long as they are. Steps for other inputs may revive it, for they
+        share its weights.
 
     Raises
     ------
@@ -70,12 +72,12 @@ class NormalInverseGammaHead(torch.nn.Module):
         return torch.cat([gamma, nu + tiny, alpha + 1 + tiny, beta + tiny], dim=-1)
 
 
-def _wide(tensor):
+def wide(tensor):
     """In double precision where there is one: differences of log gammas lose half of the digits."""
     return tensor if tensor.device.type == "mps" else tensor.double()
 
 
-def _expect_above(values, low, name, head):
+def expect_above(values, low, name, head):
     least = values.detach().amin()
     if not least > low:  # false for NaN too
         raise ValueError(

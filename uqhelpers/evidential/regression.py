@@ -6,7 +6,7 @@ import numpy as np
 
 from uqhelpers._checks import as_number, as_real
 from uqhelpers._torch import torch
-from uqhelpers.evidential.heads import _expect_above, _wide
+from uqhelpers.evidential.heads import expect_above, wide
 from uqhelpers.metrics import RegressionPrediction
 from uqhelpers.training import predict_outputs
 
@@ -91,8 +91,8 @@ class EvidentialRegressionLoss:
             raise ValueError(f"parameters: expected the shape (inputs, 4), got {tuple(parameters.shape)}")
         if targets.shape not in (parameters.shape[:1], (len(parameters), 1)):
             raise ValueError(f"targets: expected {len(parameters)} numbers, got {tuple(targets.shape)}")
-        _expect_above(parameters[:, 1:], 0, "parameters", "NormalInverseGammaHead")
-        gamma, nu, alpha, beta = _wide(parameters).unbind(dim=1)
+        expect_above(parameters[:, 1:], 0, "parameters", "NormalInverseGammaHead")
+        gamma, nu, alpha, beta = wide(parameters).unbind(dim=1)
         y = targets.reshape(-1).to(gamma.dtype)  # (N, 1) against (N,) would broadcast to (N, N)
         value = _nig_nll(y, gamma, nu, alpha, beta)
         return (value + self.regulariser * (y - gamma).abs() * (2 * nu + alpha)).mean()
@@ -131,8 +131,8 @@ def predict_regression(model, inputs, batch_size=500):
     model : torch.nn.Module
         A network that ends in a :class:`NormalInverseGammaHead`; left in the
         state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs; or a ``DataLoader`` that keeps their order.
     batch_size : int
         Inputs at a time.
 
@@ -145,8 +145,8 @@ def predict_regression(model, inputs, batch_size=500):
     Raises
     ------
     ValueError
-        If the inputs are empty or not finite, or the model puts out something
-        else than the four parameters.
+        If the inputs are empty or not finite, the model has no weights, or it puts
+        out something else than the four parameters.
 
     References
     ----------

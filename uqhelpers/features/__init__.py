@@ -7,13 +7,14 @@ spoil. ``ClassGaussians`` puts a Gaussian around the mean of each class, with a
 ridge that keeps its covariance invertible. Nothing here knows of a method.
 """
 
-from uqhelpers.features import gaussians, neighbours
+from uqhelpers.features import gaussians, neighbours, sources
 from uqhelpers.features.gaussians import *  # noqa: F403
 from uqhelpers.features.neighbours import *  # noqa: F403
+from uqhelpers.features.sources import *  # noqa: F403
 
 OF_NETWORKS = ("features", "features_and_outputs")
 
-__all__ = [*gaussians.__all__, *neighbours.__all__, *OF_NETWORKS]
+__all__ = [*gaussians.__all__, *neighbours.__all__, *sources.__all__, *OF_NETWORKS]
 
 
 def __getattr__(name):

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_number, as_real, as_whole
+from uqhelpers._checks import as_choice, as_number, as_real, as_switch, as_whole
 from uqhelpers.features import (
     ClassGaussians,
     NearestNeighbours,
+    as_arrays,
     as_features,
     class_members,
     shared_moments,
@@ -62,15 +63,16 @@ class Mahalanobis:
         self.relative_ridge = as_number(relative_ridge, "relative_ridge", low=0, open_low=True)
         self.units = as_choice(units, "units", ("common", "own"))
 
-    def fit(self, features, labels, classes=None):
+    def fit(self, features, labels=None, classes=None):
         """Estimate the means and the covariance; what was fitted before is forgotten.
 
         Parameters
         ----------
-        features : array, shape (N, D)
-            Features of the training inputs.
-        labels : array, shape (N,)
-            Their classes, integers from 0.
+        features : array, shape (N, D), or iterable of batches
+            Features of the training inputs; or a ``DataLoader`` of pairs
+            ``(features, labels)``.
+        labels : array, shape (N,), optional
+            Their classes, integers from 0; a loader brings its own.
         classes : int, optional
             How many classes there are; by default one more than the largest label.
 
@@ -85,6 +87,7 @@ class Mahalanobis:
             If the features are no finite matrix or do not vary within the
             classes, the labels do not fit them, or a class has no input.
         """
+        features, labels = as_arrays(features, labels)
         features = as_features(features, "features")
         labels, members = class_members(labels, len(features), classes)
         means, covariances = shared_moments(features, labels, members)
@@ -160,15 +163,16 @@ class KNearestNeighbours:
 
     def __init__(self, k=50, normalise=True):
         self.k = as_whole(k, "k")
-        self.normalise = as_choice(normalise, "normalise", (False, True))
+        self.normalise = as_switch(normalise, "normalise")
 
     def fit(self, features):
         """Remember the training inputs.
 
         Parameters
         ----------
-        features : array, shape (N, D)
-            Features of at least ``k`` training inputs.
+        features : array, shape (N, D), or iterable of batches
+            Features of at least ``k`` training inputs; or a ``DataLoader`` of
+            pairs, the second of which are left aside.
 
         Returns
         -------
@@ -180,7 +184,7 @@ class KNearestNeighbours:
         ValueError
             If the features are no finite matrix, or fewer than ``k``.
         """
-        features = self._prepared(features)
+        features = self._prepared(as_arrays(features)[0])
         if len(features) < self.k:
             raise ValueError(f"features: expected at least k = {self.k} inputs, got {len(features)}")
         self._known = NearestNeighbours(features)

@@ -30,7 +30,8 @@ def softmax_score(logits, temperature=1.0):
     ------
     ValueError
         If the logits are no finite matrix of at least two classes or look like
-        probabilities, or the temperature is not above 0.
+        probabilities, or the temperature is not above 0, or so high that all
+        probabilities are 1/C in float64.
 
     References
     ----------
@@ -38,8 +39,9 @@ def softmax_score(logits, temperature=1.0):
     out-of-distribution examples in neural networks; the temperature: Liang, Li
     and Srikant (2018), section 3.
     """
-    temperature = as_number(temperature, "temperature", low=0, open_low=True)
-    return msp_score(from_logits(_as_logits(logits) / temperature))
+    logits = _as_logits(logits)
+    _, behind = _behind(logits, temperature)
+    return msp_score(from_logits(behind))
 
 
 def max_logit_score(logits):
@@ -78,7 +80,8 @@ def energy_score(logits, temperature=1.0):
         What the classifier puts out.
     temperature : float
         Above 0. Towards 0 the energy becomes minus the largest logit; at high
-        temperatures it ranks by the average logit.
+        temperatures it ranks by the average logit, up to about 1e13 times the
+        spread of the logits, where float64 ends.
 
     Returns
     -------
@@ -89,14 +92,31 @@ def energy_score(logits, temperature=1.0):
     ------
     ValueError
         If the logits are no finite matrix of at least two classes or look like
-        probabilities, or the temperature is not above 0.
+        probabilities, or the temperature is not above 0, or so high that the
+        logits are lost beside it.
 
     References
     ----------
     Liu et al. (2020), Energy-based out-of-distribution detection, eq. 4.
     """
+    logits = _as_logits(logits)
+    temperature, behind = _behind(logits, temperature)
+    return -logits.max(axis=1) - temperature * logsumexp(behind, axis=1)
+
+
+def _behind(logits, temperature):
+    """The temperature, and how far each logit is behind its row's largest at it."""
     temperature = as_number(temperature, "temperature", low=0, open_low=True)
-    return -temperature * logsumexp(_as_logits(logits) / temperature, axis=1)
+    spread = np.ptp(logits)
+    reach = 1e-3 * spread / np.finfo(float).eps
+    if spread and temperature > max(1e6, reach):
+        raise ValueError(
+            f"temperature: expected at most {reach:.2g} for logits that differ by up to {spread:.3g}, "
+            f"got {temperature:.3g}: all scores would be the same number in float64"
+        )
+    with np.errstate(over="ignore"):
+        behind = (logits - logits.max(axis=1, keepdims=True)) / temperature
+    return temperature, np.maximum(behind, -1e4)  # the exponential of which is 0
 
 
 def _as_logits(logits):

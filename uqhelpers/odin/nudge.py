@@ -6,6 +6,7 @@ import numpy as np
 
 from uqhelpers._checks import as_choice, as_number, as_real, as_whole, to_numpy
 from uqhelpers._torch import torch
+from uqhelpers.batches import is_loader
 from uqhelpers.metrics import auroc, fpr95
 from uqhelpers.odin.logits import softmax_score
 from uqhelpers.training import as_inputs, evaluating
@@ -30,8 +31,8 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
     model : torch.nn.Module
         A classifier that puts out logits; left in the state in which it came,
         with no gradient on its parameters.
-    inputs : array, shape (N, ...)
-        Inputs, real numbers.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs, real numbers; or a ``DataLoader`` that keeps their order.
     temperature : float
         Above 0.
     epsilon : float
@@ -56,14 +57,15 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
     ValueError
         If the model is no network, the inputs are empty, not finite or whole
         numbers, a setting is out of its range, ``std`` does not fit the inputs,
-        or the network does not put out one row of logits an input.
+        or the network does not put out one row of logits an input (probabilities
+        are none).
 
     References
     ----------
     Liang, Li and Srikant (2018), Enhancing the reliability of out-of-distribution
     image detection in neural networks, eqs. 1 and 2.
     """
-    settings = _Settings.of(model, inputs, temperature, epsilon, std, batch_size)
+    settings, inputs = _Settings.of(model, inputs, temperature, epsilon, std, batch_size)
     with evaluating(model):
         parts = [
             _logits(model, settings.moved(model, part, epsilon)) for part in settings.parts(model, inputs)
@@ -83,7 +85,7 @@ def perturb(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batch_s
         ``inputs - epsilon * sign(gradient) / std``. Where the gradient is
         exactly 0, nothing moves.
     """
-    settings = _Settings.of(model, inputs, temperature, epsilon, std, batch_size)
+    settings, inputs = _Settings.of(model, inputs, temperature, epsilon, std, batch_size)
     with evaluating(model):
         parts = [settings.moved(model, part, epsilon) for part in settings.parts(model, inputs)]
     return torch.cat(parts).cpu().numpy()
@@ -162,7 +164,8 @@ def tune(
         raise ValueError("temperatures, epsilons: expected at least one value each, got none")
     figure = {"auroc": auroc, "fpr95": fpr95}[as_choice(criterion, "criterion", ("auroc", "fpr95"))]
     sets = [
-        _of_argument(name, held) for name, held in (("held_out_id", held_out_id), ("proxy_ood", proxy_ood))
+        _of_argument(name, held, model)
+        for name, held in (("held_out_id", held_out_id), ("proxy_ood", proxy_ood))
     ]
     if sets[0].shape == sets[1].shape and np.array_equal(*sets):
         raise ValueError("proxy_ood: expected other inputs than held_out_id, got the same ones")
@@ -186,7 +189,7 @@ def _grid(model, inputs, temperatures, epsilons, std, batch_size):
     """Scores of shape (temperatures, epsilons, N): one gradient a temperature, whatever the steps."""
     scores = np.empty((len(temperatures), len(epsilons), len(inputs)))
     for row, temperature in enumerate(temperatures):
-        settings = _Settings.of(model, inputs, temperature, epsilons.max(), std, batch_size)
+        settings, _ = _Settings.of(model, inputs, temperature, epsilons.max(), std, batch_size)
         start = 0
         with evaluating(model):
             for part in settings.parts(model, inputs):
@@ -198,8 +201,10 @@ def _grid(model, inputs, temperatures, epsilons, std, batch_size):
     return scores
 
 
-def _of_argument(name, inputs):
+def _of_argument(name, inputs, model):
     """A NumPy array of some inputs, named in the error if it is none."""
+    if is_loader(inputs):
+        return as_inputs(inputs, model).cpu().numpy()
     array = to_numpy(inputs, name)
     if array.ndim < 2 or array.size == 0:
         raise ValueError(f"{name}: expected at least one input, shape (inputs, ...), got shape {array.shape}")
@@ -220,18 +225,18 @@ class _Settings:
             raise ValueError(f"model: expected a torch.nn.Module with parameters, got {type(model).__name__}")
         temperature = as_number(temperature, "temperature", low=0, open_low=True)
         as_number(epsilon, "epsilon", low=0)
-        return cls(temperature, _as_std(std, inputs, model), as_whole(batch_size, "batch_size"))
-
-    def parts(self, model, inputs):
-        """Batches of real numbers on the network's device."""
         tensor = as_inputs(inputs, model)
         if not tensor.is_floating_point() or tensor.ndim < 2:
             raise ValueError(
                 "inputs: expected real numbers, shape (inputs, ...), that can be moved by a small step, "
                 f"got {tensor.dtype} of shape {tuple(tensor.shape)}"
             )
+        return cls(temperature, _as_std(std, tensor, model), as_whole(batch_size, "batch_size")), tensor
+
+    def parts(self, model, inputs):
+        """Batches on the network's device."""
         device = next(model.parameters()).device
-        for part in tensor.split(self.batch_size):
+        for part in as_inputs(inputs, model).split(self.batch_size):
             yield part.to(device)
 
     def direction(self, model, part):
@@ -262,8 +267,7 @@ def _as_std(std, inputs, model):
     if std is None:
         return None
     array = np.atleast_1d(as_real(std, "std"))
-    shape = np.shape(inputs)
-    channels = shape[1] if len(shape) > 1 else 0
+    channels = inputs.shape[1]
     if array.ndim != 1 or len(array) not in (1, channels) or array.min() <= 0:
         raise ValueError(
             f"std: expected a number above 0, or one for each of {channels} channels, got {array.tolist()}"
@@ -282,4 +286,7 @@ def _checked(outputs, length):
     if not torch.is_tensor(outputs) or outputs.ndim != 2 or len(outputs) != length or outputs.shape[1] < 2:
         got = tuple(outputs.shape) if torch.is_tensor(outputs) else type(outputs).__name__
         raise ValueError(f"model: expected logits of shape ({length}, at least 2 classes), got {got}")
+    seen = outputs.detach()
+    if seen.min() >= 0 and (seen.sum(1) - 1).abs().max() < 1e-5:
+        raise ValueError("model: expected logits, got rows that sum to 1: leave the softmax out")
     return outputs

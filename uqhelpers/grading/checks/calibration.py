@@ -122,7 +122,7 @@ def the_calibration_error_is_right(learner, seed):
     "q3",
     points=3,
     hint="Bins are the values that occur. How far is each from what happened there, and that from the rate?",
-    forbids=("calibration.brier_decomposition", "calibration._murphy"),
+    forbids=("calibration.brier_decomposition", "calibration.parts._murphy"),
 )
 def the_parts_of_the_brier_score_are_right(learner, seed):
     rng = np.random.default_rng(seed)
