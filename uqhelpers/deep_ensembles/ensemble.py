@@ -50,28 +50,31 @@ class EnsembleHistory:
 class _Ensemble:
     """What both kinds of ensemble share: settings, training, and lines between members."""
 
+    _likelihoods = ()  # the names that a kind takes
+
     def __init__(
         self,
-        hidden,
-        members,
-        likelihood,
-        epochs,
-        batch_size,
-        learning_rate,
-        schedule,
-        activation,
-        init,
-        weight_decay,
-        penalty,
-        adversarial,
-        epsilon,
-        bootstrap,
-        standardise,
-        seed,
+        hidden=(64, 64),
+        members=5,
+        likelihood="gaussian",
+        *,
+        epochs=600,
+        batch_size=None,
+        learning_rate=1e-2,
+        schedule="constant",
+        activation="relu",
+        init="he",
+        weight_decay=0.0,
+        penalty="squared",
+        adversarial=None,
+        epsilon=0.0,
+        bootstrap=False,
+        standardise=True,
+        seed=0,
     ):
         self.hidden = _as_widths(hidden)
         self.members = as_whole(members, "members")
-        self.likelihood = likelihood
+        self.likelihood = as_choice(likelihood, "likelihood", self._likelihoods)
         self.epochs = as_whole(epochs, "epochs")
         self.batch_size = None if batch_size is None else as_whole(batch_size, "batch_size")
         self.learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)

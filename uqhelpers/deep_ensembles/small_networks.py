@@ -1,5 +1,7 @@
 """Ensembles of small networks in JAX, all members in one training: for regression and classification."""
 
+import inspect
+
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_labels, as_real, as_whole
@@ -91,33 +93,8 @@ class RegressionEnsemble(_Ensemble):
     predictive uncertainty estimation using deep ensembles.
     """
 
+    _likelihoods = LIKELIHOODS
     between, subset = _Ensemble.between, _Ensemble.subset  # here, so that the API page shows them
-
-    def __init__(
-        self,
-        hidden=(64, 64),
-        members=5,
-        likelihood="gaussian",
-        *,
-        epochs=600,
-        batch_size=None,
-        learning_rate=1e-2,
-        schedule="constant",
-        activation="relu",
-        init="he",
-        weight_decay=0.0,
-        penalty="squared",
-        adversarial=None,
-        epsilon=0.0,
-        bootstrap=False,
-        standardise=True,
-        seed=0,
-    ):
-        as_choice(likelihood, "likelihood", LIKELIHOODS)
-        super().__init__(
-            hidden, members, likelihood, epochs, batch_size, learning_rate, schedule, activation, init,
-            weight_decay, penalty, adversarial, epsilon, bootstrap, standardise, seed,
-        )  # fmt: skip
 
     def fit(self, inputs, targets=None):
         """Train all members.
@@ -286,31 +263,20 @@ class ClassificationEnsemble(_Ensemble):
     >>> ensemble.sample(grid)  # shape (5, N, C)
     """
 
+    _likelihoods = ("categorical",)
     between, subset = _Ensemble.between, _Ensemble.subset  # here, so that the API page shows them
 
-    def __init__(
-        self,
-        hidden=(64, 64),
-        members=5,
-        *,
-        epochs=600,
-        batch_size=None,
-        learning_rate=1e-2,
-        schedule="constant",
-        activation="relu",
-        init="he",
-        weight_decay=0.0,
-        penalty="squared",
-        adversarial=None,
-        epsilon=0.0,
-        bootstrap=False,
-        standardise=True,
-        seed=0,
-    ):
-        super().__init__(
-            hidden, members, "categorical", epochs, batch_size, learning_rate, schedule, activation, init,
-            weight_decay, penalty, adversarial, epsilon, bootstrap, standardise, seed,
-        )  # fmt: skip
+    # That of every ensemble, without the likelihood.
+    __signature__ = inspect.signature(_Ensemble).replace(
+        parameters=[
+            parameter
+            for name, parameter in inspect.signature(_Ensemble).parameters.items()
+            if name != "likelihood"
+        ]
+    )
+
+    def __init__(self, hidden=(64, 64), members=5, **settings):
+        super().__init__(hidden, members, "categorical", **settings)
 
     def fit(self, inputs, labels=None, classes=None):
         """Train all members.
