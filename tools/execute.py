@@ -34,23 +34,6 @@ STORE = Path("_build/executed")
 CACHE = Path("_build/.jupyter_cache")
 PROCESSES = 2
 CELL_TIMEOUT = 600  # seconds
-# Rounding differs between processors, so trained networks do, and what a chapter claims must not.
-OTHER_PROCESSORS = {
-    "without vector instructions": {
-        "ATEN_CPU_CAPABILITY": "default",
-        "ONEDNN_MAX_CPU_ISA": "SSE41",
-        "OPENBLAS_CORETYPE": "Nehalem",
-        "MKL_CBWR": "COMPATIBLE",
-        "XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2",
-    },
-    "with AVX2": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "OPENBLAS_CORETYPE": "Haswell",
-        "MKL_CBWR": "AVX2",
-        "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
-    },
-}
 # What the kernels get to know beside the caller's environment: one thread each, as two run side
 # by side, and no progress bars, which are neither prose nor figure.
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -104,7 +87,7 @@ def stored(path, root=ROOT):
     return root / STORE / path.with_suffix("") / f"{key(path, root)}.json"
 
 
-def run(paths, root=ROOT, keep=True, **environment):
+def run(paths, root=ROOT, keep=True, loud=True, **environment):
     """Run notebooks under nbval; keep the runs in which every cell passed.
 
     Parameters
@@ -115,6 +98,8 @@ def run(paths, root=ROOT, keep=True, **environment):
         The book.
     keep : bool
         Whether what they put out is for the book.
+    loud : bool
+        Whether pytest speaks as it goes; otherwise only of what failed.
     **environment
         Variables for the kernels beside those of this process.
 
@@ -138,16 +123,26 @@ def run(paths, root=ROOT, keep=True, **environment):
         harvest.mkdir()
         command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env"]
         command += [f"--nbval-cell-timeout={CELL_TIMEOUT}", "-p", "no:cacheprovider", "-q"]
-        command += ["-n", str(min(PROCESSES, len(paths))), "--dist", "loadfile", "--color=yes"]
-        status = subprocess.run(
-            command, cwd=folder, env={**environment, "UQ_HARVEST": str(harvest)}, check=False
-        ).returncode
+        if len(paths) > 1 and loud:
+            command += ["-n", str(min(PROCESSES, len(paths))), "--dist", "loadfile"]
+        how = {"cwd": folder, "env": {**environment, "UQ_HARVEST": str(harvest)}, "check": False}
+        if loud:
+            status = subprocess.run([*command, "--color=yes"], **how).returncode
+        else:
+            done = subprocess.run(command, capture_output=True, text=True, **how)
+            status = done.returncode
+            print(done.stdout + done.stderr if status else "", end="", flush=True)
         for path, slug in slugs.items():
             if keep and (harvest / f"{slug}.json").exists():
                 target = stored(path, root)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(harvest / f"{slug}.json", target)
     return status
+
+
+def seconds_of(kept):
+    """How long the kept run took."""
+    return json.loads(kept.read_text(encoding="utf-8"))["seconds"]
 
 
 def shown(outputs):
@@ -214,15 +209,6 @@ def execute(root=ROOT, **environment):
     return stale, status
 
 
-def elsewhere():
-    """Run every notebook as other processors round; the exit status is 0 if all claims held."""
-    status = 0
-    for name, environment in OTHER_PROCESSORS.items():
-        print(f"as on a processor {name}:")
-        status |= run(notebooks(), keep=False, **environment)
-    return status
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run the notebooks that are not proven yet.")
     parser.add_argument("--which", action="store_true", help="only say which would run")
@@ -232,6 +218,8 @@ if __name__ == "__main__":
         for path in notebooks():
             print(f"{path}: {'proven' if stored(path).exists() else 'would run'}")
     elif chosen.elsewhere:
-        sys.exit(elsewhere())
+        from tools import elsewhere  # which imports this module
+
+        sys.exit(elsewhere.elsewhere())
     else:
         sys.exit(execute()[1])

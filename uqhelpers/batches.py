@@ -19,7 +19,7 @@ import numpy as np
 from uqhelpers._checks import as_whole, to_numpy
 from uqhelpers._torch import torch
 
-__all__ = ["gather", "in_order", "is_loader", "pairs"]
+__all__ = ["gather", "in_order", "is_loader", "join", "pairs"]
 
 ARRAY = ("__array__", "__array_interface__", "__dlpack__", "detach")  # one of these has every array
 DATA = torch.utils.data
@@ -198,7 +198,7 @@ def as_inputs(inputs, model):
     The batches of a loader are joined, in the order of its data.
     """
     kind = next(as_network(model).parameters()).dtype
-    inputs = _joined(list(in_order(inputs)), "inputs") if is_loader(inputs) else inputs
+    inputs = join(inputs)
     tensor = inputs.detach() if torch.is_tensor(inputs) else torch.from_numpy(to_numpy(inputs, "inputs"))
     if tensor.ndim == 0 or tensor.numel() == 0:
         raise ValueError(f"inputs: expected at least one input, got shape {tuple(tensor.shape)}")
@@ -216,6 +216,27 @@ def input_batches(inputs, model, batch_size):
     for some in in_order(inputs) if is_loader(inputs) else (inputs,):
         for part in as_inputs(some, model).split(batch_size):
             yield part.to(device)
+
+
+def join(inputs):
+    """Inputs as they are, or those of a loader joined, in the order of its data.
+
+    Parameters
+    ----------
+    inputs : array, or iterable of batches
+        As :func:`in_order` takes them.
+
+    Returns
+    -------
+    array
+        The argument itself if it is an array.
+
+    Raises
+    ------
+    ValueError
+        As :func:`in_order`.
+    """
+    return _joined(list(in_order(inputs)), "inputs") if is_loader(inputs) else inputs
 
 
 def _is_array(value):

@@ -45,7 +45,7 @@ def log_joint(weights, inputs, labels, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit, a label is neither 0 nor 1, or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = _as_weights(weights, inputs.shape[1])
@@ -83,7 +83,7 @@ def hessian(weights, inputs, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs = _as_inputs(inputs)
     weights = _as_weights(weights, inputs.shape[1], ndim=1)
@@ -114,7 +114,7 @@ def map_estimate(inputs, labels, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit, a label is neither 0 nor 1, or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = np.zeros(inputs.shape[1])
@@ -169,8 +169,7 @@ class ExactLogisticPosterior:
     Raises
     ------
     ValueError
-        If the inputs are not two-dimensional, a label is neither 0 nor 1, α is
-        not positive, or the grid is too coarse.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Examples
     --------
@@ -219,7 +218,7 @@ class ExactLogisticPosterior:
         Raises
         ------
         ValueError
-            If the inputs are not of shape (M, 2).
+            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         inputs = as_real(inputs, "inputs", ndim=2)
         if inputs.shape[1] != 2:
@@ -248,7 +247,7 @@ class ExactLogisticPosterior:
         Raises
         ------
         ValueError
-            If ``draws`` is below 1.
+            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         draws = as_whole(draws, "draws")
         rng = as_generator(seed)
@@ -274,7 +273,7 @@ def total_variation(probs, other):
     Raises
     ------
     ValueError
-        If a row is not a distribution or the shapes differ.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     probs, other = as_distributions(probs, "NC"), as_distributions(other, "NC", "other")
     if probs.shape != other.shape:

@@ -58,7 +58,7 @@ class MLP(nn.Sequential):
     Raises
     ------
     ValueError
-        If a width is not a positive whole number or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, inputs, outputs, hidden=(64, 64), dropout=0.0, mean=0.0, std=1.0):
@@ -98,7 +98,7 @@ class SimpleNet(nn.Module):
     Raises
     ------
     ValueError
-        If the image is too small or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, image_shape=(1, 28, 28), classes=10, dropout=0.5, mean=0.0, std=1.0):
@@ -142,7 +142,7 @@ class LeNet(nn.Module):
     Raises
     ------
     ValueError
-        If the image is too small or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

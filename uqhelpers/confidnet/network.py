@@ -10,11 +10,11 @@ import numpy as np
 
 from uqhelpers import training
 from uqhelpers._checks import as_choice, as_labels, as_number, as_whole
-from uqhelpers._dropout import dropout_on
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.batches import as_inputs, as_network, gather
 from uqhelpers.confidnet.lessons import confidence_loss, true_class_probability
+from uqhelpers.dropout import dropout_on
 from uqhelpers.training import evaluating, inputs_of, last_linear
 
 __all__ = ["FEW_ERRORS", "ConfidNet", "ConfidNetHistory", "ConfidNetPrediction"]

@@ -25,7 +25,7 @@ class Split:
     Raises
     ------
     ValueError
-        If the images have no four axes, or there is not one label an image.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     images: np.ndarray

@@ -46,8 +46,7 @@ def calibration_error_from_confidence(confidence, correct, bins=10, spacing="wid
     Raises
     ------
     ValueError
-        If ``confidence`` is not a vector in [0, 1], ``correct`` not as many
-        flags, or ``bins`` or ``spacing`` cannot be.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -71,7 +70,7 @@ def expected_calibration_error(probs, labels, bins=10):
     labels : array of int, shape (N,)
         True classes, from 0 to ``C - 1``.
     bins : int
-        Number of bins.
+        Number of bins, up to a million.
 
     Returns
     -------
@@ -83,8 +82,7 @@ def expected_calibration_error(probs, labels, bins=10):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, ``labels`` do not fit them, or
-        ``bins`` is not a whole number from 1 to a million.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -111,7 +109,7 @@ def maximum_calibration_error(probs, labels, bins=10):
     Raises
     ------
     ValueError
-        As ``expected_calibration_error``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -141,7 +139,7 @@ def adaptive_calibration_error(probs, labels, bins=10):
     Raises
     ------
     ValueError
-        As ``expected_calibration_error``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -174,7 +172,7 @@ def classwise_calibration_error(probs, labels, bins=10, spacing="width"):
     Raises
     ------
     ValueError
-        As ``reliability_curve``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -217,7 +215,8 @@ def debiased_calibration_error(probs, labels, bins=15):
     Raises
     ------
     ValueError
-        As ``expected_calibration_error``, or if there is one input only.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if there is
+        one input only.
 
     References
     ----------
@@ -255,7 +254,7 @@ def sweep_calibration_error(probs, labels):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions or ``labels`` do not fit them.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -294,7 +293,7 @@ def calibration_gap(probs, labels):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions or ``labels`` do not fit them.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     confidence, correct = confidence_and_correct(probs, labels)
     return float(confidence.mean(dtype=np.float64) - correct.mean())

@@ -94,8 +94,7 @@ def gaussian_nll(mean, std, y):
     Raises
     ------
     ValueError
-        If an argument is empty or not finite, shapes differ, or ``std`` is not
-        above 0.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -125,7 +124,7 @@ def crps_gaussian(mean, std, y):
     Raises
     ------
     ValueError
-        As ``gaussian_nll``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -181,8 +180,8 @@ def interval_coverage(lower, upper, y):
     Raises
     ------
     ValueError
-        If an argument is empty or not finite, shapes differ, or an interval
-        ends before it begins.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
+        interval ends before it begins.
 
     References
     ----------
@@ -213,7 +212,8 @@ def interval_width(lower, upper):
     Raises
     ------
     ValueError
-        As ``interval_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
+        interval ends before it begins.
 
     References
     ----------
@@ -246,8 +246,7 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
     Raises
     ------
     ValueError
-        As ``gaussian_nll``, or if ``levels`` are not a vector of numbers from 0
-        to 1, or ``kind`` is another word.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -133,7 +133,7 @@ def reliability_curve(probs, labels, bins=10, spacing="width"):
     labels : array of int, shape (N,)
         True classes, from 0 to ``C - 1``.
     bins : int
-        Number of bins of the confidence.
+        Number of bins of the confidence, up to a million.
     spacing : {"width", "mass"}
         Bins of equal width, or of equal numbers of predictions. The bins are
         right-closed, ``(a, b]``; the edges are compared in the precision of
@@ -147,8 +147,7 @@ def reliability_curve(probs, labels, bins=10, spacing="width"):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, ``labels`` do not fit them, ``bins``
-        is not a whole number from 1 to a million, or ``spacing`` is another word.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -180,8 +179,7 @@ def reliability_from_confidence(confidence, correct, bins=10, spacing="width"):
     Raises
     ------
     ValueError
-        If ``confidence`` is not a vector in [0, 1], ``correct`` not as many
-        flags, or ``bins`` or ``spacing`` cannot be.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     confidence, correct = _as_confidence(confidence, correct)
     return binned(confidence, correct, edges_of(confidence, bins, spacing))

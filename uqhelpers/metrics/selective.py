@@ -84,8 +84,7 @@ def risk_coverage(score, wrong):
     Raises
     ------
     ValueError
-        If ``score`` is not a non-empty vector without NaN, or ``wrong`` not as
-        many flags.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -117,7 +116,7 @@ def aurc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -155,7 +154,7 @@ def eaurc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -190,7 +189,7 @@ def augrc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -213,8 +212,8 @@ def accuracy_coverage(score, wrong, thresholds=15):
         As in ``risk_coverage``; with a number of ``thresholds`` the scores must
         be finite.
     thresholds : int or array, shape (T,)
-        So many thresholds, evenly spaced from the smallest score to the
-        largest, or the thresholds themselves.
+        So many thresholds (from 2 to a million), evenly spaced from the
+        smallest score to the largest, or the thresholds themselves.
 
     Returns
     -------
@@ -226,8 +225,8 @@ def accuracy_coverage(score, wrong, thresholds=15):
     Raises
     ------
     ValueError
-        As ``risk_coverage``, or if ``thresholds`` is neither a whole number
-        from 2 to a million nor a vector of numbers, or none of them keeps anything.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if none of
+        the thresholds keeps anything.
     """
     score = as_own_scores(score, "score")
     values, ends, errors = _groups(score, wrong)
@@ -268,7 +267,7 @@ def coverage_at_accuracy(score, wrong, accuracy):
     Raises
     ------
     ValueError
-        As ``risk_coverage``, or if ``accuracy`` is not a number from 0 to 1.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

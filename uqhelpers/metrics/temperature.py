@@ -38,8 +38,7 @@ def fit_temperature(logits, labels, low=0.01, high=100.0):
     Raises
     ------
     ValueError
-        If ``logits`` are not finite numbers of shape (N, C), ``labels`` do not
-        fit them, or the bounds are not ``0 < low < high``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -122,8 +121,7 @@ def apply_temperature(logits, temperature):
     Raises
     ------
     ValueError
-        If ``logits`` are not numbers with classes on the last axis, or
-        ``temperature`` is not a positive number.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -1,4 +1,10 @@
-"""Below ``mc_dropout``: which layers drop, and how many passes run without repeating themselves."""
+"""Dropout layers: which they are, how to switch them alone, and many passes that repeat nothing.
+
+What is found are layers. Dropout that a network calls as a function
+(``torch.nn.functional.dropout``) is out of reach: :func:`forward_passes` runs
+one input through the network first, and refuses one that holds both kinds,
+for it would sample only a part of the randomness.
+"""
 
 import contextlib
 import math
@@ -9,6 +15,8 @@ from uqhelpers._checks import as_choice, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.training import as_inputs, evaluating, seeded
+
+__all__ = ["MASKS", "Masks", "dropout_layers", "dropout_on", "forward_passes"]
 
 nn = torch.nn
 functional = torch.nn.functional
@@ -87,12 +95,46 @@ def dropout_on(model):
 
 
 def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
-    """For each batch of inputs, an iterator over the outputs (float64, on the CPU) of its passes."""
+    """The outputs of a network under sampled dropout masks, batch by batch and pass by pass.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        With at least one dropout layer. Whenever the caller has the word, and
+        afterwards, it is in the state in which it came.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs, or a ``DataLoader`` that gives them in order.
+    passes : int
+        Masks for each input.
+    seed : int
+        The same seed, inputs and batch size give the same outputs.
+    masks : {"independent", "shared", "paired"}
+        As in ``mc_dropout.sample``.
+    batch_size : int
+        Inputs at a time.
+    progress : bool
+        Whether a bar appears when it takes longer than two seconds.
+
+    Yields
+    ------
+    iterator of tensors, shape (inputs in the batch, outputs), float64, on the CPU
+        One for each batch; it gives the outputs of one pass after the other.
+
+    Raises
+    ------
+    ValueError
+        If the network has no weights or no dropout layer; if it also calls
+        dropout as a function, which is off; if shared or paired masks are asked
+        of one that cannot be traced, or in which the first axis that dropout
+        sees is not that of the inputs; if an argument or an output is not as
+        described.
+    """
     layers = dropout_layers(model)
     passes, batch_size = as_whole(passes, "passes"), as_whole(batch_size, "batch_size")
     seed, masks = as_whole(seed, "seed", low=0), as_choice(masks, "masks", MASKS)
     inputs = as_inputs(inputs, model)
     device = next(model.parameters()).device
+    _try_one(model, layers, inputs[:1].to(device), masks)
     network = _cut(model, layers)
     if network is None and masks != "independent":
         raise ValueError(
@@ -105,7 +147,7 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
         if network is None:
             outputs = _full_passes(model, batch, passes, (seed, number))
         else:
-            outputs = network.passes(batch, passes, Masks(masks, seed, number, device))
+            outputs = network.passes(batch.clone(), passes, Masks(masks, seed, number, device, len(batch)))
         yield (_checked(output, len(batch)) for output in outputs)
 
 
@@ -123,8 +165,54 @@ def _full_passes(model, batch, passes, key):
     seeds = np.random.SeedSequence(key).generate_state(passes)
     for seed in seeds:
         with dropout_on(model), seeded(int(seed)), torch.inference_mode():
-            output = model(batch)
+            output = model(batch.clone())  # layers that work in place must find it as it was
         yield output
+
+
+class _Watch(torch.overrides.TorchFunctionMode):
+    """While it lasts, notes whether dropout is called as a function that is switched off."""
+
+    def __init__(self):
+        super().__init__()
+        self.off = False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if "dropout" in getattr(function, "__name__", ""):
+            rate, on = (*args[1:3], *(None, None)[len(args[1:3]) :])
+            rate = kwargs.get("p", rate)
+            on = kwargs.get("training", kwargs.get("train", on))
+            self.off |= on is False and rate != 0
+        return function(*args, **kwargs)
+
+
+def _try_one(model, layers, one, masks):
+    """Run one input through, dropout on, and refuse what would be sampled wrongly without a word."""
+    lengths = []
+    hook = lambda _, arguments: lengths.append(len(arguments[0]))  # noqa: E731
+    shareable = [layer for layer in layers if type(layer) in ELEMENTWISE + CHANNELWISE]
+    handles = [layer.register_forward_pre_hook(hook) for layer in shareable]
+    try:
+        with dropout_on(model), seeded(0), torch.inference_mode(), _Watch() as watch:
+            model(one.clone())
+    finally:
+        for handle in handles:
+            handle.remove()
+    if watch.off:
+        raise ValueError(
+            "model: expected dropout in layers only, got torch.nn.functional.dropout as well, which cannot "
+            "be switched on from outside: make it a torch.nn.Dropout"
+        )
+    if masks != "independent" and any(length != 1 for length in lengths):
+        _refuse_axis(masks, 1, next(length for length in lengths if length != 1))
+
+
+def _refuse_axis(masks, inputs, length):
+    raise ValueError(
+        f"masks: expected 'independent' for this model, got {masks!r}: a dropout layer sees a first axis of "
+        f"length {length} for {inputs} input(s), so it is not the inputs' (tokens or places among them, or a "
+        "sequence first), and a mask shared along it would not be one network"
+    )
 
 
 class Masks:
@@ -134,12 +222,23 @@ class Masks:
     an order of magnitude faster than torch's Bernoulli numbers. Rates are
     thereby rounded to multiples of 2⁻¹⁶, and the kept values are scaled by the
     rounded rate, so that their mean is exactly right.
+
+    Parameters
+    ----------
+    kind : {"independent", "shared", "paired"}
+        Which of the masks are the same.
+    seed, batch : int
+        From which the masks follow; only independent ones change with the batch.
+    device : torch.device
+        Where they are needed.
+    length : int
+        How many inputs the batch holds.
     """
 
     LEVELS = 2**16
 
-    def __init__(self, kind, seed, batch, device):
-        self.kind, self.seed, self.batch, self.device = kind, seed, batch, device
+    def __init__(self, kind, seed, batch, device, length):
+        self.kind, self.seed, self.batch, self.device, self.length = kind, seed, batch, device, length
         self.start(0)
 
     def start(self, number):
@@ -157,6 +256,8 @@ class Masks:
         """What to keep of ``values`` (booleans that broadcast against it), and the scale of what is kept."""
         size = list(values.shape)
         if self.kind != "independent":
+            if size[0] != self.length:
+                _refuse_axis(self.kind, self.length, size[0])
             size[0] = 1
         if isinstance(layer, CHANNELWISE):
             size[2:] = [1] * len(size[2:])
@@ -215,8 +316,10 @@ class _DropThenLinear(nn.Module):
         kept, scale = self.masks.draw(values, self.layer)
         if self.scaled is None:
             self.scaled = weight * scale
-        self.twin = functional.linear(_keep(values, kept), self.scaled, bias)
-        return self.twin
+        output = functional.linear(_keep(values, kept), self.scaled, bias)
+        if self.masks.kind == "paired" and self.fixed and self.layer.p == 0.5:
+            self.twin = output.clone()  # what comes next may work in place
+        return output
 
 
 def _keep(values, kept):
@@ -272,7 +375,7 @@ def _cut(model, layers):
     random = set()
     for node in traced.graph.nodes:
         layer = traced.get_submodule(node.target) if node.op == "call_module" else None
-        if _has_other_randomness(node, layer):
+        if _has_other_randomness(node, layer) or _breaks_when_cut(node, traced, random):
             return None
         if node.op == "output":
             result = node.args[0]
@@ -283,9 +386,43 @@ def _cut(model, layers):
     return _Cut(model, traced, random)
 
 
+def _breaks_when_cut(node, traced, random):
+    """Whether an operation works in place on a value that others, or later passes, read."""
+    if not node.args or not isinstance(node.args[0], torch.fx.Node) or not _works_in_place(node, traced):
+        return False
+    layer = traced.get_submodule(node.target) if node.op == "call_module" else None
+    if node.args[0] not in random and random.intersection(node.all_input_nodes):
+        return True  # every pass would work on what the one before left behind
+    if layer is not None and not _drops(layer) and node.args[0] in random:
+        return False  # it runs where it ran
+    value = node.args[0]
+    while len(value.users) == 1 and _may_be_a_view(value, traced):
+        value = value.args[0]
+    return len(value.users) > 1
+
+
+def _works_in_place(node, traced):
+    if node.op == "call_module":
+        return bool(getattr(traced.get_submodule(node.target), "inplace", False))
+    name = str(getattr(node.target, "__name__", node.target))
+    named = name.endswith("_") and not name.endswith("__")
+    return node.op.startswith("call_") and (named or name == "setitem" or bool(node.kwargs.get("inplace")))
+
+
+def _may_be_a_view(node, traced):
+    """Whether a value may share its memory with what it was made of."""
+    if node.op == "call_module" and not isinstance(
+        traced.get_submodule(node.target), nn.Flatten | nn.Unflatten | nn.Identity
+    ):
+        return False
+    return node.op.startswith("call_") and bool(node.args) and isinstance(node.args[0], torch.fx.Node)
+
+
 def _drops(layer):
     """Whether a layer drops at random in training mode."""
-    own_rate = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
+    if isinstance(layer, nn.RNNBase):
+        return layer.dropout > 0 and layer.num_layers > 1  # it drops between its layers
+    own_rate = isinstance(layer, nn.MultiheadAttention) and layer.dropout > 0
     return own_rate or isinstance(layer, nn.modules.dropout._DropoutNd)
 
 
