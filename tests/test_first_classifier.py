@@ -321,6 +321,19 @@ def test_held_out_copies_and_a_search_that_ended_at_its_end_are_told(rng):
         Familiarity().fit(np.zeros((5, 1)), np.concatenate([np.full(51, 1e-9), np.ones(49)])[:, None])
 
 
+def test_images_of_a_loader_are_known_like_those_of_an_array(rng):
+    images, held = rng.random((40, 1, 3, 3)), rng.random((20, 1, 3, 3))
+    loaders = [
+        torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.tensor(part), torch.zeros(len(part))), batch_size=9
+        )
+        for part in (images, held)
+    ]
+    by_batches, by_arrays = Familiarity().fit(*loaders), Familiarity().fit(images, held)
+    assert by_batches.bandwidth_ == by_arrays.bandwidth_
+    assert np.array_equal(by_batches.score(held), by_arrays.score(held))
+
+
 def test_neighbours_are_kept_far_from_the_origin_too(rng):
     points = rng.integers(-1000, 1000, size=(60, 12)) / 2**20
     assert neighbours_kept(points, points + 2.0**22, k=5) == 1
