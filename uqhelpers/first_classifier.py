@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 from uqhelpers._checks import as_distributions, as_labels, as_number, as_real, as_whole
-from uqhelpers.features import NearestNeighbours, power_of_two, squared_distances
+from uqhelpers.features import NearestNeighbours, as_arrays, power_of_two, squared_distances
 
 __all__ = [
     "ClassScores",
@@ -274,9 +274,10 @@ class Familiarity:
 
         Parameters
         ----------
-        points : array, shape (N, D)
-            What is known; further axes (images) are flattened.
-        held_out : array, shape (M, D), optional
+        points : array, shape (N, D), or iterable of batches
+            What is known; further axes (images) are flattened. Or a ``DataLoader``
+            of pairs, the second of which (labels) are left aside.
+        held_out : array, shape (M, D), or iterable of batches, optional
             Other points of the same kind, for the choice of the bandwidth.
 
         Returns
@@ -297,6 +298,7 @@ class Familiarity:
             If a tenth of ``held_out`` are copies of the points, which pull the
             bandwidth towards 0, or the search for it ended where it was to end.
         """
+        points, held_out = as_arrays(points)[0], as_arrays(held_out)[0]
         points = _as_points(points, "points")
         if self.bandwidth is None and held_out is None:
             raise ValueError("held_out: expected points to choose the bandwidth by, got None")

@@ -21,7 +21,8 @@ def label_smoothing(amount=0.1):
     -------
     callable
         Takes ``(outputs, targets)``: logits of shape (N, C) and labels of shape
-        (N,); returns a scalar tensor, in nats.
+        (N,); returns a scalar tensor, in nats. It raises ``ValueError`` for
+        outputs that are probabilities already.
 
     Raises
     ------
@@ -41,6 +42,7 @@ def label_smoothing(amount=0.1):
         raise ValueError(f"amount: expected a number in [0, 1), got {amount}")
 
     def loss(outputs, targets):
+        _refuse_probabilities(outputs)
         return torch.nn.functional.cross_entropy(outputs, targets.long(), label_smoothing=amount)
 
     return loss
@@ -56,14 +58,16 @@ def focal_loss(gamma=2.0):
     ----------
     gamma : float
         At least 0; 0 is the cross-entropy. Above 0 the loss is no proper
-        scoring rule: it is minimised by probabilities that are less extreme
-        than the true ones.
+        scoring rule: it is minimised by other probabilities than the true ones.
+        Of two classes they are less extreme. Of many classes the largest is too
+        small where it is high, and can be too large where it is low.
 
     Returns
     -------
     callable
         Takes ``(outputs, targets)``: logits of shape (N, C) and labels of shape
-        (N,); returns a scalar tensor, in nats.
+        (N,); returns a scalar tensor, in nats. It raises ``ValueError`` for
+        outputs that are probabilities already.
 
     Raises
     ------
@@ -81,6 +85,7 @@ def focal_loss(gamma=2.0):
     gamma = as_number(gamma, "gamma", low=0)
 
     def loss(outputs, targets):
+        _refuse_probabilities(outputs)
         log_probs = outputs.log_softmax(-1)
         log_label = log_probs.gather(-1, targets.long().unsqueeze(-1)).squeeze(-1)
         if gamma == 0:
@@ -90,3 +95,10 @@ def focal_loss(gamma=2.0):
         return -(rest**gamma * log_label).mean()
 
     return loss
+
+
+def _refuse_probabilities(outputs):
+    """A softmax that is taken twice hardly learns, and says nothing of it."""
+    seen = outputs.detach()
+    if seen.numel() and seen.min() >= 0 and (seen.sum(-1) - 1).abs().max() < 1e-5:
+        raise ValueError("outputs: expected logits, got rows that sum to 1: leave the softmax out")

@@ -3,9 +3,10 @@
 import numpy as np
 
 from uqhelpers import metrics
-from uqhelpers._checks import as_choice, as_distributions, as_labels, as_whole
+from uqhelpers._checks import as_choice, as_labels, as_own_distributions, as_whole
 from uqhelpers.calibration.parts import MOST, place_in
 from uqhelpers.calibration.scaling import check_fitted
+from uqhelpers.features import as_arrays
 
 __all__ = ["HistogramBinning", "IsotonicCalibration"]
 
@@ -16,15 +17,16 @@ class _OneAgainstRest:
     def __init__(self):
         self.maps = None
 
-    def fit(self, probs, labels):
+    def fit(self, probs, labels=None):
         """Learn, class by class, how often it happened when a probability was given.
 
         Parameters
         ----------
-        probs : array, shape (N, C)
-            Class probabilities of held-out inputs.
-        labels : array of int, shape (N,)
-            True classes, from 0 to ``C - 1``.
+        probs : array, shape (N, C), or iterable of batches
+            Class probabilities of held-out inputs; or a ``DataLoader`` of pairs
+            ``(probs, labels)``.
+        labels : array of int, shape (N,), optional
+            True classes, from 0 to ``C - 1``; a loader brings its own.
 
         Returns
         -------
@@ -36,7 +38,8 @@ class _OneAgainstRest:
         ValueError
             If ``probs`` are not distributions or ``labels`` do not fit them.
         """
-        probs = np.clip(as_distributions(probs, "NC"), 0, 1)  # rounding can leave a hair above 1
+        probs, labels = as_arrays(probs, labels)
+        probs = np.clip(as_own_distributions(probs, "NC"), 0, 1)  # rounding can leave a hair above 1
         labels = as_labels(labels, probs.shape[1], length=len(probs))
         self.maps = [
             self._fit_class(np.ascontiguousarray(probs[:, number]), labels == number)
@@ -64,9 +67,11 @@ class _OneAgainstRest:
             If nothing was fitted yet, ``probs`` are not distributions, or they
             have another number of classes.
         """
-        probs = np.clip(as_distributions(probs, "NC"), 0, 1)
+        probs = np.clip(as_own_distributions(probs, "NC"), 0, 1)
         check_fitted(self.maps, "probs", probs, len(self.maps or ()))
-        mapped = np.stack([one(probs[:, number]) for number, one in enumerate(self.maps)], axis=1)
+        mapped = np.stack(
+            [one(np.ascontiguousarray(probs[:, number])) for number, one in enumerate(self.maps)], axis=1
+        )
         total = mapped.sum(axis=1, keepdims=True)
         mapped = np.where(total > 0, mapped, probs)
         return mapped / mapped.sum(axis=1, keepdims=True)
@@ -76,6 +81,8 @@ class HistogramBinning(_OneAgainstRest):
     """Replace each probability by how often its class was the label in its bin.
 
     Class against the rest, then normalised. An empty bin keeps its centre.
+    Values are compared with the edges in their own precision; probabilities of
+    one precision should be fitted and mapped.
 
     Parameters
     ----------
@@ -124,4 +131,5 @@ class IsotonicCalibration(_OneAgainstRest):
         from sklearn.isotonic import IsotonicRegression
 
         steps = IsotonicRegression(y_min=0, y_max=1, increasing=True, out_of_bounds="clip")
-        return steps.fit(given, happened.astype(float)).predict
+        steps.fit(given.astype(np.float64), happened.astype(np.float64))
+        return lambda values: steps.predict(values.astype(np.float64))

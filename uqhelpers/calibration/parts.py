@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from uqhelpers._checks import as_distributions, as_labels, as_whole
+from uqhelpers._checks import as_labels, as_own_distributions, as_whole
 
 __all__ = ["BrierDecomposition", "brier_decomposition"]
 
@@ -57,9 +57,11 @@ def brier_decomposition(probs, labels, bins=10):
     labels : array of int, shape (N,)
         True classes, from 0 to ``C - 1``.
     bins : int or None
-        Number of right-closed bins of equal width; with ``None`` every value
-        that occurs is a bin of its own, and nothing is left over. Many values
-        that occur once make the reliability and the resolution large: noise.
+        Number of right-closed bins of equal width, whose edges are those of the
+        probabilities' own precision: .6 in float32 lies in the bin that ends at
+        .6. With ``None`` every value that occurs is a bin of its own, and
+        nothing is left over. Many values that occur once make the reliability
+        and the resolution large: noise.
 
     Returns
     -------
@@ -78,8 +80,8 @@ def brier_decomposition(probs, labels, bins=10):
     Coelho and Jolliffe (2008), Two extra components in the Brier score
     decomposition.
     """
-    probs = as_distributions(probs, ("NC", "SNC"))
-    probs = probs.mean(axis=0) if probs.ndim == 3 else probs
+    probs = as_own_distributions(probs, ("NC", "SNC"))
+    probs = probs.astype(np.float64).mean(axis=0) if probs.ndim == 3 else probs
     labels = as_labels(labels, probs.shape[1], length=len(probs))
     edges = None if bins is None else np.arange(as_whole(bins, "bins", high=MOST) + 1) / bins
     parts = np.zeros(4)
@@ -91,7 +93,7 @@ def brier_decomposition(probs, labels, bins=10):
 def _murphy(forecast, happened, edges):
     """Reliability, resolution, uncertainty and the rest of one class's forecasts."""
     place = np.unique(forecast, return_inverse=True)[1] if edges is None else place_in(forecast, edges)
-    count = np.bincount(place)
+    forecast, count = forecast.astype(np.float64), np.bincount(place)
     filled = np.maximum(count, 1)  # empty bins weigh nothing
     said = np.bincount(place, weights=forecast) / filled
     seen = np.bincount(place, weights=happened) / filled
@@ -108,5 +110,6 @@ def _murphy(forecast, happened, edges):
 
 
 def place_in(values, edges):
-    """The right-closed bin of each value; 0 belongs to the first bin."""
+    """The right-closed bin of each value, in its own precision; 0 belongs to the first bin."""
+    edges = edges.astype(values.dtype)
     return np.clip(np.searchsorted(edges, values, side="left") - 1, 0, len(edges) - 2)
