@@ -19,6 +19,7 @@ from uqhelpers.plots.plane import decision_map
 from uqhelpers.plots.regression import predictive_band
 from uqhelpers.plots.selective import accuracy_coverage, risk_coverage
 from uqhelpers.plots.style import AXIS_LABELS, COLOURS, GREY, INK, PALETTE, use_style
+from uqhelpers.plots.tables import Table, table
 from uqhelpers.plots.triangle import simplex
 from uqhelpers.plots.words import say
 
@@ -29,6 +30,7 @@ __all__ = [
     "INK",
     "PALETTE",
     "InteractiveFigure",
+    "Table",
     "accuracy_coverage",
     "class_probabilities",
     "confusion",
@@ -44,5 +46,6 @@ __all__ = [
     "show",
     "simplex",
     "slider_figure",
+    "table",
     "use_style",
 ]
