@@ -72,8 +72,10 @@ def tidy_scripts(app, pagename, templatename, context, doctree):
 def give_tables_room(app, pagename, templatename, context, doctree):
     """A frame around each table of Markdown: the table keeps its width, and what is around it scrolls."""
     frame = '<div class="pst-scrollable-table-container">'
-    body = context.get("body", "").replace(f"{frame}<table", f'{frame}<div class="uq-wide"><table')
-    context["body"] = re.sub(r"(</table>)(\s*</div>)", r"\1</div>\2", body) if "uq-wide" in body else body
+    body = context.get("body", "")
+    context["body"] = re.sub(
+        f"{frame}(<table.*?</table>)", rf'{frame}<div class="uq-wide">\1</div>', body, flags=re.DOTALL
+    )
 
 
 def reread_what_ran(app, env, added, changed, removed):
