@@ -15,7 +15,7 @@ MISSING = "–"
 # Jupyter and Colab know nothing of the book's style sheet, so a table brings what it needs.
 STYLE = """\
 .uq-table{overflow-x:auto;margin:.6rem 0}
-.uq-table>div{width:max-content;min-width:100%}
+.uq-table>div{width:100%;min-width:min-content}
 .uq-table table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0}
 .uq-table caption{caption-side:top;text-align:left;padding:.2rem 0 .4rem}
 .uq-table caption>span{position:sticky;left:0;display:inline-block;max-width:min(46rem,86vw)}
