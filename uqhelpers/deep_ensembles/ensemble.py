@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole
+from uqhelpers.batches import join
 from uqhelpers.deep_ensembles.paths import as_positions
 
 ACTIVATIONS = ("relu", "tanh", "gelu")
@@ -167,7 +168,7 @@ class _Ensemble:
     def _outputs(self, inputs, chunk=8192):
         """What the networks put out, float64, shape (M, N, K)."""
         self._fitted()
-        inputs = as_real(inputs, "inputs", ndim=2)
+        inputs = as_real(join(inputs), "inputs", ndim=2)
         dimensions = len(self._input_mean)
         if inputs.shape[1] != dimensions:
             raise ValueError(f"inputs: expected shape (inputs, {dimensions}), got {inputs.shape}")

@@ -147,7 +147,8 @@ class RegressionEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs, or a ``DataLoader`` that gives them in order.
 
         Returns
         -------
@@ -176,7 +177,8 @@ class RegressionEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs, or a ``DataLoader`` that gives them in order.
 
         Returns
         -------
@@ -196,7 +198,7 @@ class RegressionEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
         targets : array, shape (N,) or (N, K)
 
         Returns
@@ -315,7 +317,8 @@ class ClassificationEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs, or a ``DataLoader`` that gives them in order.
 
         Returns
         -------
@@ -337,7 +340,8 @@ class ClassificationEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs, or a ``DataLoader`` that gives them in order.
 
         Returns
         -------
