@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -319,3 +320,12 @@ def test_targets_of_a_regression_come_from_a_loader_too():
     with training.seeded(0):
         net = MLP(1, 1)
     assert training.fit(net, pairs, epochs=60, loss="mse", **QUIET).loss[-1] < 1e-2
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning():
+    inputs, labels = blobs()
+    inputs.flags.writeable = labels.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        training.fit(network(), inputs, labels, epochs=1, **QUIET)
+        training.predict(network(), inputs)

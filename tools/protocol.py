@@ -84,23 +84,33 @@ def entries():
     found = []
     for name in methods():
         module = importlib.import_module(f"uqhelpers.{name}")
-        for public in module.__all__:
-            thing = getattr(module, public)
-            if inspect.isclass(thing):
-                calls = {f"{public}.{each}": getattr(thing, each) for each in dir(thing) if each[0] != "_"}
-            else:
-                calls = {public: thing}
-            for each, call in calls.items():
-                last = each.rpartition(".")[2]
-                if inspect.isfunction(call) and (
-                    last.startswith("predict") or last == "score" or _is_score(last)
-                ):
-                    found.append(Entry(f"{name}.{each}", call, answer_of(call, module)))
+        for each, call in _calls(module):
+            last = each.rpartition(".")[2]
+            if last.startswith("predict") or last == "score" or last.endswith("_score"):
+                found.append(Entry(f"{name}.{each}", call, answer_of(call, module)))
     return found
 
 
-def _is_score(name):
-    return name.endswith("_score")
+def fitters():
+    """The name and the function of everything public in the methods that is fitted to data."""
+    return {
+        f"{name}.{each}": call
+        for name in methods()
+        for each, call in _calls(importlib.import_module(f"uqhelpers.{name}"))
+        if each.rpartition(".")[2] == "fit" or (each.startswith("fit_") and each != "fit_members")
+    }
+
+
+def _calls(module):
+    """The public functions of a module and of its public classes, with their names."""
+    for public in module.__all__:
+        thing = getattr(module, public)
+        if not inspect.isclass(thing):
+            yield from [(public, thing)] if inspect.isfunction(thing) else []
+            continue
+        for each in dir(thing):
+            if each[0] != "_" and inspect.isfunction(getattr(thing, each)):
+                yield f"{public}.{each}", getattr(thing, each)
 
 
 def unranked():

@@ -199,7 +199,7 @@ def as_inputs(inputs, model):
     """
     kind = next(as_network(model).parameters()).dtype
     inputs = join(inputs)
-    tensor = inputs.detach() if torch.is_tensor(inputs) else torch.from_numpy(to_numpy(inputs, "inputs"))
+    tensor = inputs.detach() if torch.is_tensor(inputs) else as_tensor(to_numpy(inputs, "inputs"))
     if tensor.ndim == 0 or tensor.numel() == 0:
         raise ValueError(f"inputs: expected at least one input, got shape {tuple(tensor.shape)}")
     if tensor.is_floating_point():
@@ -207,6 +207,11 @@ def as_inputs(inputs, model):
         if not torch.isfinite(tensor).all():
             raise ValueError("inputs: expected finite numbers, got NaN or infinity")
     return tensor
+
+
+def as_tensor(array):
+    """A tensor over an array's memory; over a copy's, if that may not be written to (torch would warn)."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def input_batches(inputs, model, batch_size):

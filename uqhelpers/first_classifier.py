@@ -306,7 +306,7 @@ class Familiarity:
         if bandwidth is None:
             bandwidth = _choose(points, _as_points(held_out, "held_out", points.shape[1]))
         # From here on nothing can fail: what could not be fitted again stays what it was.
-        self._points, self.bandwidth_ = points, bandwidth
+        self._points, self.bandwidth_ = points.copy(), bandwidth
         return self
 
     def log_density(self, points):

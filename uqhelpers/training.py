@@ -12,7 +12,7 @@ from uqhelpers import batches
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
-from uqhelpers.batches import as_inputs, as_network, input_batches
+from uqhelpers.batches import as_inputs, as_network, as_tensor, input_batches
 
 __all__ = [
     "History",
@@ -440,13 +440,13 @@ def _as_targets(targets, loss, length, inputs):
     if loss == "cross_entropy":
         any_class = np.iinfo(np.int64).max  # the network is asked for its number of classes later
         array = array.astype(np.int64) if array.dtype.kind == "b" else array
-        return torch.from_numpy(as_labels(array, any_class, name="targets", length=length))
+        return as_tensor(as_labels(array, any_class, name="targets", length=length))
     whole = callable(loss) and array.dtype.kind in "iu"
     array = array.astype(np.int64) if whole else as_real(array, "targets")
     if array.ndim == 0 or len(array) != length:
         raise ValueError(f"targets: expected {length} rows, one an input, got shape {array.shape}")
     precision = inputs.dtype if inputs.is_floating_point() else torch.get_default_dtype()
-    return torch.from_numpy(array) if whole else torch.from_numpy(array).to(precision)
+    return as_tensor(array) if whole else as_tensor(array).to(precision)
 
 
 def _classes(model, inputs):

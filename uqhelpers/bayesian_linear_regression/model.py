@@ -321,6 +321,10 @@ def _as_beta(beta):
 
 def _as_rows(x):
     """Inputs one a row, not copied, and checked only as far as that costs nothing."""
+    if not isinstance(x, np.ndarray | list | tuple):  # it may be a loader, and only torch knows
+        from uqhelpers import batches
+
+        x = batches.join(x)
     x = to_numpy(x, "x")
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"x: expected at least one input, shape (N, D) or (N,), got shape {x.shape}")

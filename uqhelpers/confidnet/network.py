@@ -12,7 +12,7 @@ from uqhelpers import training
 from uqhelpers._checks import as_choice, as_labels, as_number, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
-from uqhelpers.batches import as_inputs, as_network, gather
+from uqhelpers.batches import as_inputs, as_network, as_tensor, gather
 from uqhelpers.confidnet.lessons import confidence_loss, true_class_probability
 from uqhelpers.dropout import dropout_on
 from uqhelpers.training import evaluating, inputs_of, last_linear
@@ -329,7 +329,7 @@ class _Lessons:
     def learn(self, network, parameters, rate, epochs, seen, progress):
         """Mean loss of each epoch, while Adam moves the parameters."""
         step, losses, device = torch.optim.Adam(parameters, lr=rate), [], self.features.device
-        right = torch.as_tensor(self.labels, device=device)
+        right = as_tensor(self.labels).to(device)
         for _ in bar(range(epochs), progress, desc="training", unit="epoch"):
             order, total = torch.randperm(len(right), generator=self.shuffle).to(device), 0.0
             for batch in order.split(self.batch_size):

@@ -9,6 +9,7 @@ from uqhelpers._torch import torch
 from uqhelpers.metrics import Decomposition
 
 METHODS = ("distribution", "mean")
+TEMPERATURE, SMOOTHING = 10.0, 1e-3
 LARGEST_LOG = 10.0  # beyond, a Dirichlet is a point, and its likelihood has no end
 
 
@@ -97,8 +98,8 @@ def distill(
     *,
     method="distribution",
     epochs=50,
-    temperature=10.0,
-    smoothing=1e-3,
+    temperature=TEMPERATURE,
+    smoothing=SMOOTHING,
     batch_size=128,
     learning_rate=1e-3,
     weight_decay=0.0,
@@ -124,9 +125,10 @@ def distill(
     ----------
     student : torch.nn.Module
         As many outputs as classes; it is moved to ``device``.
-    inputs : array, shape (N, ...)
-        Inputs; labels are not needed. Where members agree everywhere, no
-        diversity can be learned: take inputs on which they do not.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs, or a ``DataLoader`` that gives them in order; labels are not
+        needed. Where members agree everywhere, no diversity can be learned:
+        take inputs on which they do not.
     probs : array, shape (M, N, C)
         The members' predictions on them.
     method : {"distribution", "mean"}
@@ -134,9 +136,9 @@ def distill(
     epochs, batch_size, learning_rate, weight_decay, seed, device, progress
         As for ``training.fit``; Adam.
     temperature : float
-        At which "distribution" begins, at least 1.
+        At which "distribution" begins, at least 1; "mean" has none.
     smoothing : float
-        In (0, 1): the share of the uniform distribution.
+        In (0, 1): the share of the uniform distribution; "mean" has none.
 
     Returns
     -------
@@ -156,6 +158,7 @@ def distill(
     in a neural network.
     """
     probs = as_distributions(probs, "SNC")
+    inputs = training.as_inputs(inputs, student)
     if len(inputs) != probs.shape[1]:
         raise ValueError(f"probs: expected predictions for {len(inputs)} inputs, got {probs.shape[1]}")
     as_choice(method, "method", METHODS)
@@ -168,6 +171,12 @@ def distill(
         )
     classes = probs.shape[2]
     if method == "mean":
+        for name, value, default in (
+            ("temperature", temperature, TEMPERATURE),
+            ("smoothing", smoothing, SMOOTHING),
+        ):
+            if value != default:
+                raise ValueError(f'{name}: has no effect on the method "mean", got {value}')
         loss, targets = _soft_cross_entropy, probs.mean(axis=0)
     else:
         steps = epochs * -(-len(inputs) // batch_size)

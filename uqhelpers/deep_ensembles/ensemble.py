@@ -1,5 +1,6 @@
 """What both kinds of small networks share: settings, training, lines between members."""
 
+import contextlib
 import dataclasses
 import importlib
 import time
@@ -38,32 +39,42 @@ class EnsembleHistory:
     accuracy: np.ndarray | None
     seconds: float
 
+    def __repr__(self):
+        first, last = self.loss[:, 0].mean(), self.loss[:, -1].mean()
+        return (
+            f"EnsembleHistory({len(self.loss)} members, {self.loss.shape[1]} epochs in {self.seconds:.1f} s: "
+            f"mean loss {first:.4g} to {last:.4g})"
+        )
+
 
 class _Ensemble:
     """What both kinds of ensemble share: settings, training, and lines between members."""
 
+    _likelihoods = ()  # the names that a kind takes
+
     def __init__(
         self,
-        hidden,
-        members,
-        likelihood,
-        epochs,
-        batch_size,
-        learning_rate,
-        schedule,
-        activation,
-        init,
-        weight_decay,
-        penalty,
-        adversarial,
-        epsilon,
-        bootstrap,
-        standardise,
-        seed,
+        hidden=(64, 64),
+        members=5,
+        likelihood="gaussian",
+        *,
+        epochs=600,
+        batch_size=None,
+        learning_rate=1e-2,
+        schedule="constant",
+        activation="relu",
+        init="he",
+        weight_decay=0.0,
+        penalty="squared",
+        adversarial=None,
+        epsilon=0.0,
+        bootstrap=False,
+        standardise=True,
+        seed=0,
     ):
         self.hidden = _as_widths(hidden)
         self.members = as_whole(members, "members")
-        self.likelihood = likelihood
+        self.likelihood = as_choice(likelihood, "likelihood", self._likelihoods)
         self.epochs = as_whole(epochs, "epochs")
         self.batch_size = None if batch_size is None else as_whole(batch_size, "batch_size")
         self.learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
@@ -78,11 +89,25 @@ class _Ensemble:
             raise ValueError(
                 f"epsilon: expected a number or one an input dimension, at least 0, got {epsilon!r}"
             )
+        if self.adversarial is None and self.epsilon.any():
+            raise ValueError(
+                f"epsilon: expected 0 without an attack, got {epsilon!r}: name one with adversarial="
+            )
         self.bootstrap = as_choice(bootstrap, "bootstrap", (False, True))
         self.standardise = as_choice(standardise, "standardise", (False, True))
         self.seed = as_whole(seed, "seed", low=0, high=2**32 - 1)
         self.history = None
         self._networks = None
+
+    @contextlib.contextmanager
+    def _as_it_was_on_failure(self):
+        before = dict(self.__dict__)  # what a fit learns is new; nothing in here changes
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _train(self, inputs, targets, outputs):
         """Train on arrays that were checked and standardised."""
@@ -123,20 +148,20 @@ class _Ensemble:
             resample=resample,
             order=order,
         )
-        self._networks = [tuple(np.asarray(leaf) for leaf in pair) for pair in networks]
+        networks = [tuple(np.asarray(leaf) for leaf in pair) for pair in networks]
         loss, data_loss, accuracy = (np.asarray(one, np.float64) for one in told)
+        leaves = [leaf.reshape(self.members, -1) for pair in networks for leaf in pair]
+        finite = np.isfinite(loss).all(axis=1) & np.isfinite(np.concatenate(leaves, axis=1)).all(axis=1)
+        if not finite.all():
+            lost = ", ".join(map(str, np.flatnonzero(~finite)))
+            raise ValueError(f"learning_rate: training diverged for member(s) {lost}; try a smaller rate")
+        self._networks = networks
         self.history = EnsembleHistory(
             loss,
             self._in_target_units(data_loss),
             accuracy if self.likelihood == "categorical" else None,
             time.perf_counter() - started,
         )
-        leaves = [leaf.reshape(self.members, -1) for pair in self._networks for leaf in pair]
-        finite = np.isfinite(loss).all(axis=1) & np.isfinite(np.concatenate(leaves, axis=1)).all(axis=1)
-        if not finite.all():
-            self._networks = None
-            lost = ", ".join(map(str, np.flatnonzero(~finite)))
-            raise ValueError(f"learning_rate: training diverged for member(s) {lost}; try a smaller rate")
         return self
 
     def _outputs(self, inputs, chunk=8192):
@@ -158,8 +183,7 @@ class _Ensemble:
         inputs = as_real(inputs, "inputs", ndim=2)
         self._input_mean, self._input_std = np.zeros(inputs.shape[1]), np.ones(inputs.shape[1])
         if self.standardise:
-            std = inputs.std(axis=0)
-            self._input_mean, self._input_std = inputs.mean(axis=0), np.where(std > 0, std, 1.0)
+            self._input_mean, self._input_std = centre_and_scale(inputs)
         return self._standardised(inputs)
 
     def _standardised(self, inputs):
@@ -247,6 +271,12 @@ def jax_part():
                 name=error.name,
             ) from error
         raise
+
+
+def centre_and_scale(table):
+    """Mean and standard deviation of each column, and 1 where only rounding makes it vary."""
+    mean, std = table.mean(axis=0), table.std(axis=0)
+    return mean, np.where(std > 1e-13 * np.abs(table).max(axis=0), std, 1.0)
 
 
 def _as_widths(hidden):

@@ -16,8 +16,8 @@ def sample(networks, inputs, batch_size=500):
     networks : sequence of torch.nn.Module
         Classifiers that put out logits; run in evaluation mode and left in the
         state in which they came.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs, or a ``DataLoader`` that gives them in order.
     batch_size : int
         Inputs at a time.
 

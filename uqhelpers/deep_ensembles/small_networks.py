@@ -1,9 +1,12 @@
 """Ensembles of small networks in JAX, all members in one training: for regression and classification."""
 
+import inspect
+
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_labels, as_real, as_whole
-from uqhelpers.deep_ensembles.ensemble import _Ensemble
+from uqhelpers.batches import gather
+from uqhelpers.deep_ensembles.ensemble import _Ensemble, centre_and_scale
 from uqhelpers.deep_ensembles.mixture import PROBABILISTIC, MemberPredictions, mixture_moments, mixture_nll
 from uqhelpers.metrics import SampleAccumulator
 
@@ -56,7 +59,8 @@ class RegressionEnsemble(_Ensemble):
     epsilon : float or array, shape (D,)
         How far the inputs are moved, in the units of the inputs: each
         coordinate by so much for "gradient_sign", the length of the change for
-        "virtual".
+        "virtual". At 0 an attack changes nothing; without one nothing else is
+        taken.
     bootstrap : bool
         Whether each member sees its own resample of the data. Different
         initial weights do more for diversity, and leave each member all data.
@@ -89,42 +93,19 @@ class RegressionEnsemble(_Ensemble):
     predictive uncertainty estimation using deep ensembles.
     """
 
+    _likelihoods = LIKELIHOODS
     between, subset = _Ensemble.between, _Ensemble.subset  # here, so that the API page shows them
 
-    def __init__(
-        self,
-        hidden=(64, 64),
-        members=5,
-        likelihood="gaussian",
-        *,
-        epochs=600,
-        batch_size=None,
-        learning_rate=1e-2,
-        schedule="constant",
-        activation="relu",
-        init="he",
-        weight_decay=0.0,
-        penalty="squared",
-        adversarial=None,
-        epsilon=0.0,
-        bootstrap=False,
-        standardise=True,
-        seed=0,
-    ):
-        as_choice(likelihood, "likelihood", LIKELIHOODS)
-        super().__init__(
-            hidden, members, likelihood, epochs, batch_size, learning_rate, schedule, activation, init,
-            weight_decay, penalty, adversarial, epsilon, bootstrap, standardise, seed,
-        )  # fmt: skip
-
-    def fit(self, inputs, targets):
+    def fit(self, inputs, targets=None):
         """Train all members.
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs; or a ``DataLoader`` of pairs, which is gone through once.
         targets : array, shape (N,) or (N, K)
-            With ``K`` targets the loss is averaged over them, too.
+            With ``K`` targets the loss is averaged over them, too. A loader
+            brings its own.
 
         Returns
         -------
@@ -135,22 +116,24 @@ class RegressionEnsemble(_Ensemble):
         ------
         ValueError
             If the data are empty, not finite or of unequal length, or a
-            member's training diverges.
+            member's training diverges. The ensemble is then as it was before
+            the call.
         """
-        inputs = self._learn_inputs(inputs)
-        targets = as_real(targets, "targets")
-        if targets.ndim not in (1, 2) or len(targets) != len(inputs):
-            raise ValueError(
-                f"targets: expected shape ({len(inputs)},) or ({len(inputs)}, K), got {targets.shape}"
-            )
-        self._flat, table = targets.ndim == 1, targets.reshape(len(targets), -1)
-        self._target_mean, self._target_std = np.zeros(table.shape[1]), np.ones(table.shape[1])
-        if self.standardise:
-            std = table.std(axis=0)
-            self._target_mean, self._target_std = table.mean(axis=0), np.where(std > 0, std, 1.0)
-        table = ((table - self._target_mean) / self._target_std).astype(np.float32)
-        heads = 2 if self.likelihood in PROBABILISTIC else 1
-        return self._train(inputs, table, heads * table.shape[1])
+        inputs, targets = gather(inputs, targets)
+        with self._as_it_was_on_failure():
+            inputs = self._learn_inputs(inputs)
+            targets = as_real(targets, "targets")
+            if targets.ndim not in (1, 2) or len(targets) != len(inputs):
+                raise ValueError(
+                    f"targets: expected shape ({len(inputs)},) or ({len(inputs)}, K), got {targets.shape}"
+                )
+            self._flat, table = targets.ndim == 1, targets.reshape(len(targets), -1)
+            self._target_mean, self._target_std = np.zeros(table.shape[1]), np.ones(table.shape[1])
+            if self.standardise:
+                self._target_mean, self._target_std = centre_and_scale(table)
+            table = ((table - self._target_mean) / self._target_std).astype(np.float32)
+            heads = 2 if self.likelihood in PROBABILISTIC else 1
+            return self._train(inputs, table, heads * table.shape[1])
 
     def _in_target_units(self, data_loss):
         if self.likelihood in PROBABILISTIC:
@@ -280,40 +263,30 @@ class ClassificationEnsemble(_Ensemble):
     >>> ensemble.sample(grid)  # shape (5, N, C)
     """
 
+    _likelihoods = ("categorical",)
     between, subset = _Ensemble.between, _Ensemble.subset  # here, so that the API page shows them
 
-    def __init__(
-        self,
-        hidden=(64, 64),
-        members=5,
-        *,
-        epochs=600,
-        batch_size=None,
-        learning_rate=1e-2,
-        schedule="constant",
-        activation="relu",
-        init="he",
-        weight_decay=0.0,
-        penalty="squared",
-        adversarial=None,
-        epsilon=0.0,
-        bootstrap=False,
-        standardise=True,
-        seed=0,
-    ):
-        super().__init__(
-            hidden, members, "categorical", epochs, batch_size, learning_rate, schedule, activation, init,
-            weight_decay, penalty, adversarial, epsilon, bootstrap, standardise, seed,
-        )  # fmt: skip
+    # That of every ensemble, without the likelihood.
+    __signature__ = inspect.signature(_Ensemble).replace(
+        parameters=[
+            parameter
+            for name, parameter in inspect.signature(_Ensemble).parameters.items()
+            if name != "likelihood"
+        ]
+    )
 
-    def fit(self, inputs, labels, classes=None):
+    def __init__(self, hidden=(64, 64), members=5, **settings):
+        super().__init__(hidden, members, "categorical", **settings)
+
+    def fit(self, inputs, labels=None, classes=None):
         """Train all members.
 
         Parameters
         ----------
-        inputs : array, shape (N, D)
+        inputs : array, shape (N, D), or iterable of batches
+            Inputs; or a ``DataLoader`` of pairs, which is gone through once.
         labels : array of int, shape (N,)
-            True classes, from 0.
+            True classes, from 0. A loader brings its own.
         classes : int, optional
             How many there are; one more than the largest label unless told.
 
@@ -326,13 +299,16 @@ class ClassificationEnsemble(_Ensemble):
         ------
         ValueError
             If the data are empty, not finite or of unequal length, a label
-            does not fit, or a member's training diverges.
+            does not fit, or a member's training diverges. The ensemble is then
+            as it was before the call.
         """
-        inputs = self._learn_inputs(inputs)
-        most = 2**31 - 1 if classes is None else as_whole(classes, "classes", low=2)
-        labels = as_labels(labels, most, length=len(inputs))
-        classes = max(2, int(labels.max()) + 1) if classes is None else most
-        return self._train(inputs, labels.astype(np.int32), classes)
+        inputs, labels = gather(inputs, labels)
+        with self._as_it_was_on_failure():
+            inputs = self._learn_inputs(inputs)
+            most = 2**31 - 1 if classes is None else as_whole(classes, "classes", low=2)
+            labels = as_labels(labels, most, length=len(inputs))
+            classes = max(2, int(labels.max()) + 1) if classes is None else most
+            return self._train(inputs, labels.astype(np.int32), classes)
 
     def sample(self, inputs):
         """Class probabilities of each member.

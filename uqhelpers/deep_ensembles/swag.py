@@ -8,6 +8,7 @@ from uqhelpers import training
 from uqhelpers._checks import as_number, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
+from uqhelpers.batches import gather
 from uqhelpers.deep_ensembles.paths import has_batch_norm, recompute_batch_norm
 from uqhelpers.metrics import SampleAccumulator
 
@@ -53,6 +54,8 @@ class Swag:
     def __init__(self, network, rank=20):
         if not isinstance(network, torch.nn.Module):
             raise ValueError(f"network: expected a torch.nn.Module, got {type(network).__name__}")
+        if next(network.parameters(), None) is None:
+            raise ValueError(f"network: expected one with weights, got {type(network).__name__} without any")
         self.rank = as_whole(rank, "rank", low=2)
         self.snapshots = 0
         self._network = copy.deepcopy(network).eval()
@@ -96,7 +99,7 @@ class Swag:
     def fit(
         self,
         inputs,
-        targets,
+        targets=None,
         epochs=20,
         learning_rate=0.05,
         batch_size=128,
@@ -111,7 +114,7 @@ class Swag:
         Parameters
         ----------
         inputs, targets, batch_size, loss, weight_decay, seed, device
-            As for ``training.fit``.
+            As for ``training.fit``; a ``DataLoader`` is gone through once.
         epochs : int
             Epochs, and so snapshots, at least 2.
         learning_rate : float
@@ -128,26 +131,32 @@ class Swag:
         Raises
         ------
         ValueError
-            As ``training.fit``.
+            As ``training.fit``. The snapshots are then those of before the
+            call.
         """
         epochs, seed = as_whole(epochs, "epochs", low=2), as_whole(seed, "seed", low=0)
-        walker = copy.deepcopy(self._network)
-        for epoch in bar(range(epochs), progress, desc="walking", unit="epoch"):
-            training.fit(
-                walker,
-                inputs,
-                targets,
-                epochs=1,
-                batch_size=batch_size,
-                learning_rate=learning_rate,
-                weight_decay=weight_decay,
-                optimiser="sgd",
-                loss=loss,
-                seed=seed * 100_003 + epoch,  # another order every epoch, other ones for other seeds
-                device=device,
-                progress=False,
-            )
-            self.collect(walker)
+        inputs, targets = gather(inputs, targets)
+        walker, before = copy.deepcopy(self._network), dict(self.__dict__)
+        try:
+            for epoch in bar(range(epochs), progress, desc="walking", unit="epoch"):
+                training.fit(
+                    walker,
+                    inputs,
+                    targets,
+                    epochs=1,
+                    batch_size=batch_size,
+                    learning_rate=learning_rate,
+                    weight_decay=weight_decay,
+                    optimiser="sgd",
+                    loss=loss,
+                    seed=seed * 100_003 + epoch,  # another order every epoch, other ones for other seeds
+                    device=device,
+                    progress=False,
+                )
+                self.collect(walker)
+        except Exception:
+            self.__dict__.update(before)
+            raise
         self._inputs = inputs
         return self
 

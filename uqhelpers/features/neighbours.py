@@ -34,7 +34,7 @@ class NearestNeighbours:
     """
 
     def __init__(self, points):
-        self.points = np.ascontiguousarray(as_real(points, "points", ndim=2))
+        self.points = np.array(as_real(points, "points", ndim=2), order="C")  # its own
         self._proposals = {}
         self._tree = None
 
