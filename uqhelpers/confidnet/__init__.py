@@ -22,3 +22,6 @@ __all__ = [
     *network.__all__,
     *trust.__all__,
 ]
+
+FEW_ERRORS = network.FEW_ERRORS
+"""With fewer wrong answers than this to learn from, ``ConfidNet.fit`` warns. More are no promise."""

@@ -21,8 +21,7 @@ __all__ = ["FEW_ERRORS", "ConfidNet", "ConfidNetHistory", "ConfidNetPrediction"]
 
 nn = torch.nn
 
-FEW_ERRORS = 30
-"""With fewer wrong answers than this to learn from, ``ConfidNet.fit`` warns. More are no promise."""
+FEW_ERRORS = 30  # of the classifier's: with fewer to learn from, ``fit`` warns
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,3 +23,7 @@ def __getattr__(name):
 
         return getattr(training, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *OF_NETWORKS])

@@ -7,7 +7,7 @@ from uqhelpers.metrics import calibration_error_from_confidence, fit_temperature
 from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
 
 ERRORS = (
-    "metrics.calibration._curve",
+    "metrics.reliability.binned",
     "metrics.calibration_error_from_confidence",
     "metrics.expected_calibration_error",
     "metrics.reliability_curve",
@@ -184,7 +184,7 @@ def hot(seed, truth):
     "q4",
     points=3,
     hint="In 1/T the loss is convex: its slope changes sign once. Halve an interval on a log scale.",
-    forbids=("metrics.fit_temperature", "metrics.calibration._slope"),
+    forbids=("metrics.fit_temperature", "metrics.temperature._slope"),
 )
 def the_temperature_is_found_wherever_it_is(learner, seed):
     rng = np.random.default_rng(seed)

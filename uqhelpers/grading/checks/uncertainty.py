@@ -17,7 +17,7 @@ ENTROPIES = (
     "metrics.SampleAccumulator",
 )
 CALIBRATION = (
-    "metrics.calibration._curve",
+    "metrics.reliability.binned",
     "metrics.reliability_curve",
     "metrics.reliability_from_confidence",
     "metrics.calibration_error_from_confidence",
