@@ -46,7 +46,7 @@ def users(code, packages):
     for name, source in code.items():
         inside = name if name in packages else name.rpartition(".")[0]
         # The package itself imports whatever it is asked for, when it is asked.
-        for used in imports.directly_used(source, code, inside, follow_dynamic=bool(unit(name))):
+        for used in imports.directly_used(source, frozenset(code), inside, follow_dynamic=bool(unit(name))):
             if used != name:
                 found[used].add(name)
     return found

@@ -7,7 +7,7 @@ import numpy as np
 
 from uqhelpers._checks import as_choice, as_number, as_whole
 from uqhelpers._torch import torch
-from uqhelpers.batches import gather
+from uqhelpers.batches import as_tensor, gather
 from uqhelpers.laplace.curvature import expect_classes, noise_of, targets_of, to_doubles
 from uqhelpers.laplace.gaussian import LIKELIHOODS
 from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
@@ -231,7 +231,7 @@ def laplace_torch(
         outputs = model(tensor[:1].to(device)).shape[-1]
     if likelihood == "classification":
         expect_classes(outputs)
-    labels = torch.from_numpy(targets_of(likelihood, targets, len(tensor), outputs))
+    labels = as_tensor(targets_of(likelihood, targets, len(tensor), outputs))
     labels = labels if likelihood == "classification" else labels.to(dtype)
     try:
         with _quiet():

@@ -6,6 +6,7 @@ import numpy as np
 
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, to_numpy
 from uqhelpers._torch import torch
+from uqhelpers.batches import as_tensor
 from uqhelpers.training import evaluating
 from uqhelpers.variational_inference.layers import variational_layers
 
@@ -45,10 +46,10 @@ def as_targets(targets, likelihood, model, inputs):
         if outputs.shape != (1, 1):
             raise ValueError(f"likelihood: 'bernoulli' expected one output an input, got {width}")
         labels = as_labels(targets, 2, name="targets", length=len(inputs))
-        return torch.from_numpy(labels).to(device, dtype)
+        return as_tensor(labels).to(device, dtype)
     if likelihood == "categorical":
         labels = as_labels(targets, width, name="targets", length=len(inputs))
-        return torch.from_numpy(labels).to(device)
+        return as_tensor(labels).to(device)
     array = to_numpy(targets, "targets")
     if callable(likelihood) and array.dtype.kind in "iub":  # labels, or counts
         array, dtype = array.astype(np.int64), torch.int64
@@ -56,7 +57,7 @@ def as_targets(targets, likelihood, model, inputs):
         array = as_real(array, "targets")
     if array.ndim == 0 or len(array) != len(inputs):
         raise ValueError(f"targets: expected {len(inputs)} rows, one an input, got shape {array.shape}")
-    tensor = torch.from_numpy(array).to(device, dtype)
+    tensor = as_tensor(array).to(device, dtype)
     if likelihood != "gaussian":
         return tensor
     if array.size != len(array) * outputs[0].numel():
