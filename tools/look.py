@@ -51,7 +51,8 @@ LOOK = r"""(phone) => {
     const plain = /^[−+-]?[\d.,]+(\s±\s[\d.,]+)?\s?%?$/.test(e.textContent.trim());
     const range = document.createRange();
     range.selectNodeContents(e);
-    return plain && new Set([...range.getClientRects()].map(box => Math.round(box.top / 9))).size > 1;
+    const boxes = [...range.getClientRects()].sort((a, b) => a.top - b.top);
+    return plain && boxes.some((box, i) => i && box.top > boxes[i - 1].bottom - 3);
   }));
   add('a picture missing', [...main.querySelectorAll('img')].filter(e => e.complete && !e.naturalWidth));
   const silent = [...main.querySelectorAll('img')].filter(e => !e.hasAttribute('alt'));
