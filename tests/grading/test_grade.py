@@ -16,10 +16,11 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import stress_grading
-from uqhelpers.grading import _batch, _engine, _sandbox, _tables
+from uqhelpers.grading import _batch, _box, _copy, _engine, _mounts, _sandbox, _tables
 from uqhelpers.grading.__main__ import main
 from uqhelpers.grading._batch import find_submissions, grade, slug
-from uqhelpers.grading._sandbox import Limits, SandboxedLearner, SandboxUnavailable
+from uqhelpers.grading._limits import Limits, SandboxUnavailable
+from uqhelpers.grading._sandbox import SandboxedLearner
 
 from .corpus import DOUBLE, corpus, notebook
 
@@ -288,7 +289,7 @@ def test_without_bubblewrap_nothing_is_run(tmp_path, monkeypatch, capsys):
 
 
 def test_what_submissions_could_read_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sandbox, "environment", lambda: [str(tmp_path)])
+    monkeypatch.setattr(_mounts, "environment", lambda: [str(tmp_path)])
     (tmp_path / "submissions").mkdir()
     with pytest.raises(SandboxUnavailable, match="which submissions can read"):
         toy(tmp_path / "submissions", tmp_path / "out")
@@ -364,7 +365,7 @@ def test_a_file_is_written_wholly_or_not_at_all(tmp_path, monkeypatch):
 def test_the_copy_of_the_package_holds_no_checks_solutions_or_forbidden_helpers(tmp_path):
     stems = _engine.stems()
     forbids = sorted({name for stem in stems for name in _engine.forbidden(_engine.load_checks(stem))})
-    _sandbox.copy_package(tmp_path, forbids)
+    _copy.copy_package(tmp_path, forbids)
     grading = {path.relative_to(tmp_path / "uqhelpers/grading").as_posix() for path in
                (tmp_path / "uqhelpers/grading").rglob("*")}  # fmt: skip
     assert grading == {"__init__.py", "_wire.py"}
@@ -381,15 +382,15 @@ def test_the_copy_of_the_package_holds_no_checks_solutions_or_forbidden_helpers(
 
 def test_a_misspelt_forbidden_helper_is_refused(tmp_path):
     with pytest.raises(ValueError, match="forbids: expected a function of uqhelpers"):
-        _sandbox.copy_package(tmp_path, ["metrics.mutual_infomation"])
+        _copy.copy_package(tmp_path, ["metrics.mutual_infomation"])
 
 
 def test_an_installed_copy_of_the_package_is_covered(tmp_path, monkeypatch):
     place = tmp_path / "lib" / "site-packages"
     (place / "uqhelpers").mkdir(parents=True)
-    monkeypatch.setattr(_sandbox, "environment", lambda: [str(tmp_path)])
+    monkeypatch.setattr(_mounts, "environment", lambda: [str(tmp_path)])
     monkeypatch.syspath_prepend(str(place))
-    arguments = _sandbox.mounts(Path("/copy"), Path("/runner.py"))
+    arguments = _mounts.mounts(Path("/copy"), Path("/runner.py"))
     place = str(place / "uqhelpers")
     covered = [a for a, target in itertools.pairwise(arguments) if target == place]
     assert covered == ["/copy/uqhelpers"]
@@ -398,7 +399,7 @@ def test_an_installed_copy_of_the_package_is_covered(tmp_path, monkeypatch):
 
 @sandboxed
 def test_it_works_for_an_ordinary_user_too(monkeypatch):
-    monkeypatch.setattr(_sandbox, "unused_uid", lambda: None)
+    monkeypatch.setattr(_box, "unused_uid", lambda: None)
     cell = "import os\ndef who():\n    return [os.getpid() < 100, os.path.exists('/etc/passwd')]"
     with SandboxedLearner([cell], limits=LOW) as learner:
         assert learner.call("who") == [True, False]
@@ -411,7 +412,7 @@ def test_under_root_the_user_is_real_and_nobody_elses():
     cell = "import os\nwho = os.getuid()\ncan = os.getgroups()"
     with SandboxedLearner([cell], limits=LOW) as learner:
         who = learner.value("who")
-        assert who >= _sandbox.FIRST_UID
+        assert who >= _box.FIRST_UID
         assert learner.value("can") == []
         facts = {
             Path(f"/proc/{p}").stat().st_uid

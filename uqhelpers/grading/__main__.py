@@ -131,7 +131,7 @@ def backend(address):
 def grade(options):
     """Grade a folder, and say where the grades are."""
     from ._batch import grade as grade_folder
-    from ._sandbox import Limits
+    from ._limits import Limits
 
     load_checks(options.stem, options.checks)
     given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
@@ -167,7 +167,8 @@ def grade(options):
 
 def main(arguments=None):
     """Run a command; 0 if it went well, 1 with a line on what did not."""
-    from ._sandbox import SandboxUnavailable, try_sandbox
+    from ._limits import SandboxUnavailable
+    from ._sandbox import try_sandbox
 
     options = parser().parse_args(arguments)
     try:

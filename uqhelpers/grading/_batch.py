@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _notebooks, _reports, _tables
+from ._copy import PACKAGE
 from ._engine import (
     checks_by_question,
     forbidden,
@@ -31,7 +32,9 @@ from ._engine import (
     run_question,
     title,
 )
-from ._sandbox import PACKAGE, Limits, SandboxedLearner, SandboxUnavailable, check_apart, try_sandbox
+from ._limits import Limits, SandboxUnavailable
+from ._mounts import check_apart
+from ._sandbox import SandboxedLearner, try_sandbox
 
 FORMAT = 1
 
