@@ -7,6 +7,7 @@ import os
 import pwd
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,8 @@ from ._engine import Stopped
 from ._limits import MEGABYTE, SandboxUnavailable
 from ._mounts import mounts
 from ._seccomp import seccomp_filter
-from ._usage import usage
+from ._share import Share
+from ._usage import Kernel, family, usage, waited
 from ._wire import parse
 
 FIRST_UID = 1_800_000_000  # far above what any distribution hands out
@@ -46,7 +48,7 @@ def command(folder, limits, uid):
         The real user to become, if this is root.
     """
     disk, shared = str(limits.disk), str(64 * MEGABYTE)
-    arguments = [find_bubblewrap(), "--die-with-parent", "--new-session", "--clearenv"]
+    arguments = [find_bubblewrap(), "--die-with-parent", "--as-pid-1", "--new-session", "--clearenv"]
     for what in ("ipc", "pid", "net", "uts", "cgroup-try"):
         arguments.append(f"--unshare-{what}")
     if uid is None:
@@ -78,7 +80,8 @@ def command(folder, limits, uid):
         arguments += ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"]
     processes = limits.processes if uid is not None else limits.processes + own_threads()
     arguments += ["prlimit", f"--nproc={processes}", f"--fsize={limits.disk}", "--core=0", "--nofile=512"]
-    arguments += [f"--cpu={int(limits.total) + 5}", "--memlock=65536", "--msgqueue=0", "--"]
+    arguments += [f"--cpu={int(limits.total) + 5}", "--memlock=65536", "--msgqueue=0", "--sigpending=256"]
+    arguments += ["--as=unlimited", "--"]  # torch maps far more than it uses
     return [*arguments, os.path.abspath(sys.executable), "-I", "-B", "/sandbox/runner.py"]
 
 
@@ -117,8 +120,20 @@ def _known(uid):
     return True
 
 
+START = 60.0  # seconds that a sandbox may take to be there: ours, not the submission's
+END = 30.0  # seconds that its processes may take to be gone
+
+
+class OutOfTime(Stopped):
+    """The learner's code ran out of time, rather than ended."""
+
+
 class Box:
     """One running sandbox: asks the runner, and watches what it spends.
+
+    It waits at its door until it has been put in its place: on one processor,
+    in a group of its own, first to go when memory runs out. Its first process
+    is held by a descriptor; when that one ends, the kernel ends all others.
 
     Parameters
     ----------
@@ -126,36 +141,64 @@ class Box:
         As for `command`.
     limits : Limits
     deadline : float
-        On the monotonic clock: when everything must be over.
+        On the monotonic clock: when everything must be over. The start does
+        not count.
+
+    Raises
+    ------
+    SandboxUnavailable
+        If it does not start.
     """
 
     def __init__(self, folder, limits, deadline):
         self.limits, self.deadline, self.buffer, self.asked = limits, deadline, b"", 0
-        self.uid = unused_uid()
+        self.uid, self.process, self.init, self.pid, self.kernel = unused_uid(), None, None, None, None
         arguments = command(folder, limits, self.uid)
-        descriptors = []
-        program = seccomp_filter(os.uname().machine)
-        if program:
-            reader, writer = os.pipe()
-            os.write(writer, program)
-            os.close(writer)
-            descriptors = [reader]
-            arguments[1:1] = ["--seccomp", str(reader)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(arguments, **pipes, bufsize=0, pass_fds=descriptors, env={}, cwd="/")
-        for descriptor in descriptors:
-            os.close(descriptor)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            os.set_blocking(stream.fileno(), False)
+        self.share = Share(limits)
         try:
-            if self._read_line(min(deadline, time.monotonic() + 60)).get("ready") is not True:
-                raise Stopped("the sandbox did not start")
-        except Stopped as error:
-            said = self.process.stderr.read(2000) or b""
+            self._launch(arguments)
+            if self._read_line(time.monotonic() + START).get("ready") is not True:
+                raise Stopped("something else answered")
+            (self.pid,) = family(self.first) - {self.first}
+            self.kernel = Kernel(self.pid)
+        except (Stopped, OSError, ValueError) as error:
+            said = self.process.stderr.read(2000) or b"" if self.process else b""
             self.close()
             raise SandboxUnavailable(
                 f"the sandbox did not start ({error}): {said.decode(errors='replace').strip()}"
             ) from error
+        self.began = time.monotonic()
+
+    def _launch(self, arguments):
+        """Start bubblewrap, and let it in when it stands where it belongs."""
+        inner, outer = [], []  # the ends of pipes that bubblewrap gets, and ours
+
+        def pipe(option, we_read):
+            ends = os.pipe()
+            inner.append(ends[we_read])
+            outer.append(ends[not we_read])
+            arguments[1:1] = [option, str(inner[-1])]
+            return outer[-1]
+
+        told, knock = pipe("--info-fd", True), pipe("--block-fd", False)
+        program = seccomp_filter(os.uname().machine)
+        if program:
+            os.write(pipe("--seccomp", False), program)
+            os.close(outer.pop())
+        try:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            self.process = subprocess.Popen(arguments, **pipes, bufsize=0, pass_fds=inner, env={}, cwd="/")
+            for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+                os.set_blocking(stream.fileno(), False)
+            while inner:
+                os.close(inner.pop())
+            self.first = _first_process(told)
+            self.init = os.pidfd_open(self.first)
+            self.share.admit(self.first)
+            os.write(knock, b"1")
+        finally:
+            for end in (*inner, *outer):
+                os.close(end)
 
     def ask(self, request, seconds):
         """The runner's answer to one request, as the dictionary it sent."""
@@ -167,7 +210,7 @@ class Box:
         while True:
             answer = self._read_line(deadline)
             if time.monotonic() > deadline:  # lines without end, none of them the answer
-                raise Stopped("your code ran out of time")
+                raise OutOfTime("your code ran out of time")
             if answer.get("id") == self.asked:
                 self._watch()  # who leaves too much behind is blamed, not who comes next
                 return answer
@@ -207,21 +250,69 @@ class Box:
             self._watch()
             rest = deadline - time.monotonic()
             if rest <= 0:
-                raise Stopped("your code ran out of time")
+                raise OutOfTime("your code ran out of time")
             ready = select.select(readers, writers, [], min(0.1, rest))
             if ready[0] or ready[1]:
                 return
 
     def _watch(self):
-        resident, count = usage(self.process.pid, self.limits.memory)
-        if resident > self.limits.memory:
-            raise Stopped(f"your code used more than {self.limits.memory // MEGABYTE} MiB of memory")
-        if count > self.limits.processes:
-            raise Stopped(f"your code started more than {self.limits.processes} processes")
+        if self.init is None:
+            return
+        spent, limits = usage(self.first, self.limits.memory), self.limits
+        if spent.memory > limits.memory:
+            raise Stopped(f"your code used more than {limits.memory // MEGABYTE} MiB of memory")
+        if spent.tasks - 1 > limits.processes:
+            raise Stopped(f"your code started more than {limits.processes} processes and threads")
+        if spent.shielded and self.pid is not None:
+            raise Stopped("your code shielded itself from being ended when memory runs out")
+        if self.kernel is not None and self.kernel.files_in_use() > limits.files:
+            raise Stopped(f"your code made more than {limits.files} files")
+        if self.kernel is not None and self.kernel.sockets_in_use() > limits.sockets:
+            raise Stopped(f"your code opened more than {limits.sockets} sockets")
+
+    def waited(self):
+        """Seconds for which the runner was ready and had no processor; all seconds if nobody counts them."""
+        value = waited(self.pid)
+        return time.monotonic() - self.began if value is None else value
 
     def close(self):
-        """End every process in the sandbox: they live in one namespace and die with its first."""
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            stream.close()
+        """End every process in the sandbox, and see that they have ended.
+
+        They live in one namespace. The kernel ends them all with its first
+        process, and that one counts as ended when the others have gone.
+
+        Raises
+        ------
+        SandboxUnavailable
+            If they have not gone after half a minute.
+        """
+        gone = True
+        if self.init is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+            gone = bool(select.select([self.init], [], [], END)[0])
+            os.close(self.init)
+            self.init = None
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+                stream.close()
+        if self.kernel is not None:
+            self.kernel.close()
+        self.share.close()
+        if not gone:
+            raise SandboxUnavailable(f"a sandbox could not be ended: process {self.first} goes on")
+
+
+def _first_process(descriptor):
+    """The process that bubblewrap tells us is the sandbox's first."""
+    said = b""
+    while not said.rstrip().endswith(b"}"):
+        if not select.select([descriptor], [], [], START)[0]:
+            raise Stopped("bubblewrap says nothing")
+        data = os.read(descriptor, 4096)
+        if not data:
+            raise Stopped("bubblewrap ended")
+        said += data
+    return int(json.loads(said)["child-pid"])

@@ -18,9 +18,12 @@ class Limits:
     cell, call, total : float
         Seconds for one cell, for one answer, and for everything.
     memory, disk, answer : int
-        Bytes of resident memory, of files, and of one answer.
+        Bytes of memory, of files, and of one answer.
     processes : int
         Processes and threads.
+    files, sockets : int
+        Files and folders that exist, and sockets: each takes room in the
+        kernel that is no process's memory.
     restarts : int
         Fresh sandboxes after one that ended or hung.
     """
@@ -31,5 +34,7 @@ class Limits:
     memory: int = 3072 * MEGABYTE
     disk: int = 256 * MEGABYTE
     answer: int = 4 * MEGABYTE
-    processes: int = 128
+    processes: int = 32
+    files: int = 20_000
+    sockets: int = 64
     restarts: int = 3

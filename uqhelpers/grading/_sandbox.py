@@ -16,17 +16,21 @@ A sandbox that ends or hangs costs the answer it hung on: the others are asked
 in a fresh one, a few times over.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
-from ._box import Box
-from ._copy import copy_package
-from ._engine import Failed, NotYet, Raised, Stopped
+from ._box import Box, OutOfTime
+from ._copy import PACKAGE, copy_package
+from ._engine import Failed, NotYet, Raised, Stopped, stems
 from ._limits import Limits, SandboxUnavailable
+from ._mounts import covered, visible
 from ._wire import decode, encode
+
+STARVED = 0.15  # the share of an answer's time that was spent waiting for a processor
 
 MISSING = {
     "missing": "`{name}` is not defined yet",
@@ -50,13 +54,20 @@ class SandboxedLearner:
         What the submission's own random generators start from. It must tell
         nothing about the seed of the checks.
     limits : Limits
+
+    Attributes
+    ----------
+    log : list of str
+        What happened to its cells.
+    starved : bool
+        Whether it ran out of time while others had its processor.
     """
 
     def __init__(self, cells, forbids=(), seed=0, limits=None):
         self.cells, self.seed, self.limits = list(cells), seed, limits or Limits()
         self.library_forbids, self.forbids = tuple(forbids), ()
         self.log, self.skipped, self.box, self.asked = [], set(), None, 0
-        self.restarts = self.limits.restarts
+        self.restarts, self.starved = self.limits.restarts, False
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="uqhelpers-grading-")
@@ -86,7 +97,7 @@ class SandboxedLearner:
                 if number in self.skipped or not source.strip():
                     continue
                 try:
-                    answer = self.box.ask({"source": source, "seed": self.seed + number}, self.limits.cell)
+                    answer = self._put({"source": source, "seed": self.seed + number}, self.limits.cell)
                 except Stopped as error:
                     self._note(f"code cell {number}: {error}")
                     self.skipped.add(number)
@@ -98,6 +109,21 @@ class SandboxedLearner:
                 return
             if not self._may_restart():
                 return
+
+    def _put(self, request, seconds):
+        """Ask the box, and note whether an answer that did not come in time had to wait for a processor."""
+        before, began, late = self.box.waited(), time.monotonic(), False
+        try:
+            answer = self.box.ask(request, seconds)
+            late = answer.get("kind") == "time"
+        except OutOfTime:
+            late = True
+            raise
+        finally:
+            if late:
+                spent = time.monotonic() - began
+                self.starved = self.starved or self.box.waited() - before > STARVED * spent
+        return answer
 
     def _note(self, line):
         if line not in self.log and len(self.log) < 50:
@@ -126,7 +152,7 @@ class SandboxedLearner:
             raise Stopped("not run: the notebook ended, or hung, too often")
         self.asked += 1
         try:
-            answer = self.box.ask({**request, "seed": self.seed + 10_000 + self.asked}, self.limits.call)
+            answer = self._put({**request, "seed": self.seed + 10_000 + self.asked}, self.limits.call)
         except Stopped:
             self._drop()
             raise
@@ -162,9 +188,44 @@ def _reason(answer, seconds):
     return f"your code raised {_text(answer)}"
 
 
-def try_sandbox():
-    """Run a trivial submission; `SandboxUnavailable`, saying why, if that does not work here."""
-    cell = "import numpy\nanswer = numpy.arange(3).sum()"
-    with SandboxedLearner([cell], limits=Limits(total=60)) as learner:
+def try_sandbox(checks=None):
+    """Run a trivial submission; the first time, it looks at all that a submission could see.
+
+    Parameters
+    ----------
+    checks : path, optional
+        A file of checks of one's own, which must not be seen either.
+
+    Raises
+    ------
+    SandboxUnavailable
+        Saying why, if it does not run, or could read checks or solutions.
+    """
+    look = (Path(__file__).parent / "_sweep.py").read_text(encoding="utf-8")
+    cells = ["import numpy\nanswer = numpy.arange(3).sum()", look]
+    secrets = secret_files(checks)
+    looked_at = repr((sorted(secrets.items()), visible(), covered()))
+    with SandboxedLearner(cells, limits=Limits(total=600, call=500)) as learner:
         if learner.value("answer") != 3:
             raise SandboxUnavailable("the sandbox runs, and does not compute")
+        found = [] if looked_at in SWEPT else learner.call("seen", stems(), secrets)
+    if found != []:
+        raise SandboxUnavailable(
+            f"submissions could read checks or solutions here: {', '.join(map(str, found))}. "
+            "Remove them, or grade in an environment that does not hold them."
+        )
+    SWEPT.add(looked_at)
+
+
+SWEPT = set()  # what this process has already looked at
+
+
+def secret_files(checks=None):
+    """What no submission may read, as ``{size: [sha256]}``, the sizes as text."""
+    paths = [*(PACKAGE / "grading" / "checks").glob("*.py"), *(PACKAGE / "grading" / "solutions").iterdir()]
+    digests = {}
+    for path in [*paths, *([Path(checks)] if checks else [])]:
+        if path.is_file() and path.name != "__init__.py":
+            content = path.read_bytes()
+            digests.setdefault(str(len(content)), []).append(hashlib.sha256(content).hexdigest())
+    return digests
