@@ -31,6 +31,7 @@ def seen(stems, digests):
         kind = tuple(folder.split("/")[-2:])
         if kind in secret and any(entry.name.split(".")[0] in stems for entry in entries):
             found.append(folder)
+            continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if entry.path not in ("/proc", "/sys", "/dev", "/tmp/home"):
