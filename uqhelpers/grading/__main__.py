@@ -126,7 +126,10 @@ def backend(address):
 
     with contextlib.ExitStack() as stack:
         if address == "local":
-            security = Security.temporary()
+            try:
+                security = Security.temporary()
+            except ImportError as error:
+                raise ValueError(f"dask: certificates cannot be made here: {error}") from None
             # Loopback only, and no dashboard: nothing listens to anybody else. The scheduler's own pages
             # (health and metrics) stay, on any free port of the loopback.
             cluster = LocalCluster(

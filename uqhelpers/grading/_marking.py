@@ -11,7 +11,7 @@ from ._limits import Limits
 from ._sandbox import SandboxedLearner
 
 
-def derived_seed(secret, purpose, data):
+def derived_seed(secret, purpose, data=b""):
     """A seed of 64 bits for one purpose and one submission; knowing one tells nothing about another.
 
     A notebook that changes by one letter is asked other questions: what a
@@ -23,7 +23,7 @@ def derived_seed(secret, purpose, data):
         The batch's.
     purpose : str
     data : bytes
-        The submission.
+        The submission; nothing for what a whole class has in common.
     """
     digest = hashlib.sha256(data).digest()
     return int.from_bytes(hmac.new(secret, purpose.encode() + b"\0" + digest, "sha256").digest()[:8], "big")
