@@ -60,7 +60,8 @@ class BayesianLinearRegression:
 
     Examples
     --------
-    >>> model = BayesianLinearRegression(alpha=1.0, beta=4.0).fit([0, 1, 2], [0.1, 0.9, 2.1])
+    >>> model = BayesianLinearRegression(alpha=1.0, beta=4.0)
+    >>> model = model.fit([0, 1, 2], [0.1, 0.9, 2.1])
     >>> bool(model.predict([1]).total[0] > model.predict([1]).epistemic[0])
     True
     """

@@ -125,7 +125,9 @@ def fit_members(
     --------
     >>> networks = fit_members(
     ...     lambda: SimpleNet(train.images.shape[1:]),
-    ...     lambda network, seed: fit(network, train.images, train.labels, epochs=2, seed=seed),
+    ...     lambda network, seed: fit(
+    ...         network, train.images, train.labels, epochs=2, seed=seed
+    ...     ),
     ...     members=5,
     ...     folder="ensemble",
     ...     settings={"epochs": 2, "data": "digits"},

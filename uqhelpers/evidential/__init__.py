@@ -7,7 +7,8 @@ they are legal; the losses, ``predict`` and ``predict_regression`` take what a
 head puts out, so that an activation cannot be forgotten on one of the ways::
 
     model = torch.nn.Sequential(models.MLP(64, 10), DirichletHead())
-    training.fit(model, inputs, labels, epochs=30, loss=EvidentialLoss("mse", annealing_steps=80))
+    loss = EvidentialLoss("mse", annealing_steps=80)
+    training.fit(model, inputs, labels, epochs=30, loss=loss)
     predict(model, inputs).vacuity
 
 What comes out ranks inputs. It is no posterior, and what is called epistemic
