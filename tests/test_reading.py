@@ -89,6 +89,11 @@ def test_the_quiz_and_the_sources_are_not_counted():
     assert reading.minutes(notebook(*cells), [[]]) == (1, 0)
 
 
+def test_a_comment_in_a_recipe_is_no_heading():
+    recipe = "## On your own model\n\n```python\n# sources of doubt\nx = 1\n```\n\n" + "word " * 126
+    assert reading.minutes(notebook(v4.new_markdown_cell(recipe)), []) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("markdown", "count"),
     [
