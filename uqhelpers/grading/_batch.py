@@ -29,7 +29,6 @@ from ._engine import (
     load_checks,
     manual_questions,
     run_question,
-    title,
 )
 from ._sandbox import PACKAGE, Limits, SandboxedLearner, SandboxUnavailable, check_apart, try_sandbox
 
@@ -196,10 +195,11 @@ def grade_notebook(data, stem, secret, limits=None, checks=None):
 def nothing_earned(module, message):
     """The results of a submission that could not be run."""
     return [
-        {"question": name, "check": title(one), "points": one.mark.points}
-        | {"earned": 0, "status": "not run", "message": message}
+        {"question": name, "check": part, "points": points}
+        | {"earned": 0, "status": "not run", "message": message, "mistakes": [], "asked": []}
         for name, checks in checks_by_question(module).items()
         for one in checks
+        for part, points in one.mark.parts.items()
     ]
 
 
