@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _notebooks, _reports, _tables
+from . import _notebooks, _questions, _reports, _survey, _tables
 from ._engine import (
     checks_by_question,
     forbidden,
@@ -182,14 +182,26 @@ def grade_notebook(data, stem, secret, limits=None, checks=None):
         cells, texts = _notebooks.read_submission(data, stem)
     except _notebooks.NotASubmission as error:
         return {"results": nothing_earned(module, str(error)), "log": [], "problem": str(error), "texts": {}}
-    results = []
+    results, surveyed, times = [], [], {}
     submissions_seed = derived_seed(secret, "submission")
     with SandboxedLearner(cells, forbidden(module), submissions_seed, limits) as learner:
         for name, checks_of_one in groups.items():
-            results += run_question(checks_of_one, learner, derived_seed(secret, f"question {name}"))
+            began = time.perf_counter()
+            found = run_question(checks_of_one, learner, derived_seed(secret, f"question {name}"))
+            times[name] = round(time.perf_counter() - began, 3)
+            surveyed += _survey.survey(checks_of_one, found, learner, derived_seed(secret, f"class {name}"))
+            results += found
         log = list(learner.log)
     results = [dataclasses.asdict(result) for result in results]
-    return {"results": results, "log": log, "problem": "", "texts": answers_for_a_person(module, texts)}
+    return {
+        "results": results,
+        "log": log,
+        "problem": "",
+        "texts": answers_for_a_person(module, texts),
+        "code": _questions.code(cells, results),
+        "survey": surveyed,
+        "times": times,
+    }
 
 
 def nothing_earned(module, message):
