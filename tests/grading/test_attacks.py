@@ -1,18 +1,27 @@
 """No point without the work: constants, NaN, the first answer again, and the package's own pieces."""
 
+import ast
 import functools
 import importlib
 import inspect
 import itertools
 import pkgutil
+import re
 
 import numpy as np
 import pytest
 
 import uqhelpers
 from tests.grading.test_exercises import QUESTIONS, solved, unanswered  # noqa: F401
-from uqhelpers.grading._engine import LEARNERS_SEED, Learner, checks_by_question, load_checks, run_question
-from uqhelpers.grading._expect import NotYet, Raised
+from uqhelpers.grading._engine import (
+    LEARNERS_SEED,
+    Learner,
+    checks_by_question,
+    load_checks,
+    run_question,
+    stems,
+)
+from uqhelpers.grading._expect import NotYet, Raised, diagnose, outcomes
 from uqhelpers.grading._wire import plain
 
 SEED = 2**40 + 7
@@ -158,3 +167,181 @@ def held(piece, order, called):
     for one in called:
         namespace[one] = eval("lambda *args: piece(*[args[i] for i in order if i < len(args)])", namespace)
     return namespace
+
+
+# --- what is said, and who reads answers ---------------------------------------------------------------
+
+READERS = {"as_number", "as_numbers", "expect_choice", "expect_close", "expect_parts", "expect_words"}
+
+
+class Readers(ast.NodeVisitor):
+    """Whatever a check does with a learner's answer besides handing it to `READERS`."""
+
+    def __init__(self, tree):
+        self.tainted, self.wrong = set(), []
+        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        for _ in range(3):  # until nothing new is found: names that are given on
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Assign) and self.holds(node.value):
+                    self.taint(*node.targets)
+                if isinstance(node, (ast.For, ast.comprehension)):
+                    zipped = getattr(getattr(node.iter, "func", None), "id", "") == "zip"
+                    if zipped and isinstance(node.target, ast.Tuple):
+                        pairs = zip(node.target.elts, node.iter.args, strict=True)
+                        self.taint(*(target for target, one in pairs if self.holds(one)))
+                    elif self.holds(node.iter):
+                        self.taint(node.target)
+        for node in ast.walk(tree):
+            held = isinstance(node, ast.Name) and node.id in self.tainted and isinstance(node.ctx, ast.Load)
+            if held or (isinstance(node, ast.Call) and self.asks(node)):
+                self.look(node)
+
+    def taint(self, *targets):
+        self.tainted.update(n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
+
+    @staticmethod
+    def asks(node):
+        return (
+            isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "learner"
+        )
+
+    def holds(self, node):
+        """Whether a value is an answer, or holds some, that nobody has read yet."""
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", "")
+            if self.asks(node) or name == "expect_parts":
+                return True
+            return name == "zip" and any(self.holds(one) for one in node.args)
+        if isinstance(node, ast.Name):
+            return node.id in self.tainted
+        if isinstance(node, ast.Subscript):
+            return self.holds(node.value)
+        if isinstance(node, ast.ListComp):
+            return self.holds(node.elt)
+        return isinstance(node, (ast.List, ast.Tuple)) and any(self.holds(one) for one in node.elts)
+
+    def look(self, node):
+        parent = self.parents[node]
+        while isinstance(parent, (ast.Subscript, ast.ListComp, ast.keyword)) and parent is not node:
+            node, parent = parent, self.parents[parent]
+        if isinstance(parent, ast.Call):
+            name = getattr(parent.func, "id", getattr(parent.func, "attr", ""))
+            fine = name in READERS or name == "zip"
+        else:
+            fine = isinstance(parent, (ast.Assign, ast.comprehension, ast.For, ast.withitem))
+        if not fine:
+            self.wrong.append(ast.unparse(parent))
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_only_what_is_made_for_it_touches_answers(stem):
+    tree = ast.parse(inspect.getsource(load_checks(stem)))
+    for function in [node for node in tree.body if isinstance(node, ast.FunctionDef)]:
+        if any(argument.arg == "learner" for argument in function.args.args):
+            assert Readers(function).wrong == [], function.name
+
+
+def test_what_touches_an_answer_by_itself_is_found():
+    for line in (
+        "np.ndim(got)",
+        "float(got)",
+        "got[0] + 1",
+        "[str(word) for word in got]",
+        "got == 'a'",
+        "f'{got}'",
+    ):
+        tree = ast.parse(f"def check(learner, seed):\n    got = learner.call('f', 1)\n    {line}")
+        assert Readers(tree.body[0]).wrong, line
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_what_is_said_holds_no_digit_that_a_seed_decides(stem, solved):  # noqa: F811
+    rng = np.random.default_rng(0)
+    wrongs = [
+        lambda a: filled(a, 0.3),
+        lambda a: filled(a, np.nan),
+        lambda a: shaken(a, 1.1),
+        lambda a: shaken(a, 3),
+    ]
+    wrongs += [lambda a: shaken(a, rng.uniform(0.5, 2))]
+    for checks in checks_by_question(load_checks(stem)).values():
+        for wrong in wrongs:
+            said = {}
+            for seed in range(6):
+                learner = Learner(solved[stem])
+                rule = lambda name, args, i, ask=learner, wrong=wrong: wrong(ask.call(name, *args))  # noqa: E731
+                for result in run_question(checks, Cheat(rule), seed):
+                    said.setdefault(re.sub(r"\d", "#", result.message), set()).add(result.message)
+            assert all(len(same) == 1 for same in said.values()), said
+
+
+def shaken(answer, factor):
+    """Numbers times a factor."""
+    if type(answer) is list:
+        return [shaken(one, factor) for one in answer]
+    return answer * factor if type(answer) in (int, float, np.ndarray) else answer
+
+
+# --- two known mistakes at once ------------------------------------------------------------------------
+
+
+def expectations(stem, namespace, seed, monkeypatch):
+    """All that a solution is compared with: question, right answer, mistakes, tolerances."""
+    module, seen = load_checks(stem), []
+    for name, make in (("expect_close", None), ("expect_words", list)):
+        original = getattr(module, name, None)
+        if original is None:
+            continue
+
+        def watch(*args, original=original, make=make, **keywords):
+            bound = inspect.signature(original).bind(*args, **keywords)
+            bound.apply_defaults()
+            seen.append((current[0], make, bound.arguments))
+            return original(*args, **keywords)
+
+        monkeypatch.setattr(module, name, watch)
+    for question, checks in checks_by_question(module).items():
+        current = [question]
+        run_question(checks, Learner(namespace), seed)
+    monkeypatch.undo()
+    return seen
+
+
+def pairs_named(stem, namespace, seed, monkeypatch):
+    """How many pairs of known mistakes show in the answer, and how many of these are named.
+
+    A mistake that changes nothing where the other one was made cannot be seen, and is no pair.
+    """
+    found = {}
+    for question, make, given in expectations(stem, namespace, seed, monkeypatch):
+        right, mistakes = given["right"], given["mistakes"] or {}
+        limits = (given.get("rtol", 1e-6), given.get("atol", 1e-9), make)
+        for one, other in itertools.combinations(mistakes, 2):
+            for value in outcomes(right, [mistakes[one], mistakes[other]], make):
+                singles = [w for text in (one, other) for w in outcomes(right, [mistakes[text]], make)]
+                if any(same(value, single, *limits[:2]) for single in singles):
+                    continue
+                named = diagnose(value, right, mistakes, *limits)
+                tried, right_ones = found.get(question, (0, 0))
+                found[question] = tried + 1, right_ones + (set(named) == {one, other})
+    return found
+
+
+def same(one, other, rtol, atol):
+    """Whether two outcomes are equal, or say nothing."""
+    if type(one) is list:
+        return one == other
+    if not np.isfinite(one).all():
+        return True
+    return one.shape == other.shape and np.allclose(one, other, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_two_known_mistakes_at_once_are_both_named(stem, solved, monkeypatch, record_property):  # noqa: F811
+    found = pairs_named(stem, solved[stem], SEED, monkeypatch)
+    tried, named = (sum(column) for column in zip(*found.values(), strict=True))
+    record_property("pairs", f"{named} of {tried}")
+    print(f"{stem}: {named} of {tried} pairs named ({named / tried:.1%})", found)
+    assert named >= 0.9 * tried, {question: both for question, both in found.items() if both[0] > both[1]}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -40,7 +41,7 @@ def record(student, cells, problem="", seed=None):
     for cell in cells:
         exec(cell, namespace)
     results, surveyed, seed = [], [], seed or sum(map(ord, student))
-    for name, checks in checks_by_question(MODULE).items():
+    for checks in checks_by_question(MODULE).values():
         found = run_question(checks, Learner(namespace), seed)
         surveyed += _survey.survey(checks, found, Learner(namespace), 4711)
         results += [dataclasses.asdict(one) for one in found]
@@ -178,7 +179,7 @@ def test_the_histogram_counts_everybody_who_was_graded(everybody):
     found = bins(graded)
     assert sum(count for *_, count in found) == len(graded)
     assert found[-1][1] == graded[0]["most"]
-    assert all(low == high + 1 for (_, high, _), (low, _, _) in zip(found, found[1:], strict=False))
+    assert all(low == high + 1 for (_, high, _), (low, _, _) in itertools.pairwise(found))
 
 
 def test_a_class_of_which_nobody_was_graded_has_a_page():

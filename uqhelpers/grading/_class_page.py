@@ -113,10 +113,12 @@ def histogram(graded):
         bars.append(f'<text x="{middle}" y="{tall + 16}" text-anchor="middle">{name}</text>')
     width, label = len(found) * wide + gap, f"Students by points: {', '.join(said)}"
     return (
+        '<div class="wide" tabindex="0" role="group" aria-label="a drawing">'
         f'<svg viewBox="0 0 {width} {tall + 42}" width="{width}" role="img" '
         f'aria-label="{html.escape(label)}">'
         f'<line x1="0" x2="{width}" y1="{tall}" y2="{tall}" stroke="currentColor"/>{"".join(bars)}'
-        f'<text x="{width / 2}" y="{tall + 36}" text-anchor="middle">points (students above)</text></svg>'
+        f'<text x="{width / 2}" y="{tall + 36}" text-anchor="middle">points (students above)</text>'
+        "</svg></div>"
     )
 
 
@@ -142,15 +144,22 @@ def by_question(graded, module, stem):
         rows.append(
             [
                 inline(f"{name} · {asked.title}" if asked.title else name, True),
-                f'<span class="track"><i style="width:{share:.0%}"></i></span> {share:.0%}',
+                bar(share),
                 str(sum(value >= most for value in points)),
                 str(sum(value == 0 for value in points) - silent),
                 str(silent),
-                f"{times[len(times) // 2]:.2g} s, at most {times[-1]:.2g} s",
+                f"{times[len(times) // 2]:.2g}",
+                f"{times[-1]:.2g}",
             ]
         )
-    heads = ["question", "points earned", "all right", "all wrong", "no answer", "computing time"]
-    return table(heads, rows, numbers=(2, 3, 4))
+    heads = ["question", "points earned", "all right", "all wrong", "no answer", "seconds", "at most"]
+    return table(heads, rows, numbers=(2, 3, 4, 5, 6))
+
+
+def bar(share):
+    """A share as a bar and in figures."""
+    drawn = f'<span class="track"><i style="width:{share:.0%}"></i></span>'
+    return f'<span class="share">{drawn} {share:.0%}</span>'
 
 
 def not_answered(record, question):

@@ -101,13 +101,13 @@ class Formula:
         if name in LETTERS:
             return f"<mi>{LETTERS[name]}</mi>"
         if name in SIGNS:
-            return f"<mo>{html.escape(SIGNS[name])}</mo>"
+            return f'<mo stretchy="false">{html.escape(SIGNS[name])}</mo>'
         if name:
             return f'<mi mathvariant="normal">{html.escape(name)}</mi>'
         if token[:1].isdigit():
             return f"<mn>{token}</mn>"
-        tag = "mi" if token.isalpha() else "mo"
-        return f"<{tag}>{html.escape({'-': '−', '*': '∗'}.get(token, token))}</{tag}>"
+        tag = "mi" if token.isalpha() else 'mo stretchy="false"'
+        return f"<{tag}>{html.escape({'-': '−', '*': '∗'}.get(token, token))}</{tag[:2]}>"
 
     def styled(self, name):
         """The letters of a group in another alphabet, or upright."""

@@ -21,7 +21,7 @@ STYLE = """
 --right:#7fd08f;--wrong:#ff9a8f;--open:#e5c558;--link:#8ec2ff;--bar:#5db3e6}}
 *{box-sizing:border-box}
 body{font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0}
-main{max-width:46rem;margin:0 auto;padding:1.5rem 1rem 4rem}
+main{max-width:52rem;margin:0 auto;padding:1.5rem 1rem 4rem}
 h1{font-size:1.6rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.2rem;margin:0 0 .3rem}
 h3{font-size:.95rem;margin:1.1rem 0 .2rem;color:var(--quiet)}
 a{color:var(--link)}p{margin:.4rem 0}
@@ -29,6 +29,7 @@ section{border-top:1px solid var(--line);padding:1.1rem 0 .6rem}
 code{font:.9em/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 p code,li code,td code,h2 code{background:var(--soft);padding:0 .25em;border-radius:3px;
 overflow-wrap:anywhere}
+pre code{font-size:.85em}
 pre{background:var(--soft);border-left:3px solid var(--line);padding:.6rem .8rem;overflow:auto;
 max-height:26rem;margin:.3rem 0}
 ul.parts{list-style:none;margin:.4rem 0;padding:0}ul.parts li{padding-left:1.5rem;
@@ -44,7 +45,8 @@ padding:.25rem .6rem;text-align:left;vertical-align:top}
 td.number,th.number{text-align:right}
 svg{max-width:100%;height:auto;color:var(--ink)}svg .bar{fill:var(--bar)}svg text{fill:currentColor;
 font:13px system-ui,sans-serif}
-.track{display:inline-block;width:8rem;height:.75rem;background:var(--soft);
+.share{white-space:nowrap}.wide svg{max-width:none}
+.track{display:inline-block;width:5rem;height:.75rem;background:var(--soft);
 border:1px solid var(--line);vertical-align:middle}
 .track i{display:block;height:100%;background:var(--bar)}
 @media print{:root{--ink:#000;--paper:#fff;--soft:#f5f5f5;--line:#777;--quiet:#333;--right:#1d6b2d;

@@ -298,8 +298,10 @@ def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
     for norms in cases:
         answer = learner.call("capped", [weight.copy() for weight in weights], norms, c)
         got.append([as_numbers(one, "the weights") for one in expect_parts(answer, names)])
-        for one in got[-1]:
-            expect(one.shape == weights[0].shape, f"expected the shapes of the weights, {weights[0].shape}")
+        for weight in got[-1]:
+            expect(
+                weight.shape == weights[0].shape, f"expected the shapes of the weights, {weights[0].shape}"
+            )
 
     def both(factor):
         return np.stack([weights * np.reshape(factor(norms), (-1, 1, 1, 1, 1)) for norms in cases])

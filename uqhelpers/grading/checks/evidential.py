@@ -221,8 +221,8 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
     parts = expect_parts(
         learner.call("interval", m, gamma, nu, alpha, beta, level), ["the lower ends", "the upper ends"]
     )
-    got = [as_numbers(part, "the ends") for part in parts]
-    shapes = {part.shape for part in got}
+    got = [as_numbers(one, "the ends") for one in parts]
+    shapes = {ends.shape for ends in got}
     expect(shapes == {(9,)}, f"expected two arrays of shape (9,), got {' and '.join(map(str, shapes))}")
     expect_close(
         np.stack(got),

@@ -221,8 +221,7 @@ def only_the_dropout_is_awake(learner, seed):
 def a_new_observation_has_both_kinds_of_spread(learner, seed):
     rng = np.random.default_rng(seed)
     outputs, noise = rng.normal(size=(50, 6)) * rng.uniform(0.5, 2, size=6), float(rng.uniform(0.3, 0.9))
-    got = learner.call("predictive_std", outputs, noise)
-    got = as_numbers(got, "the standard deviation")
+    got = as_numbers(learner.call("predictive_std", outputs, noise), "the standard deviation")
     variance = outputs.var(0)
     unbiased = outputs.var(0, ddof=1)  # the other convention is as good
     if got.shape == (6,) and np.allclose(got, (unbiased + noise**2) ** 0.5):
