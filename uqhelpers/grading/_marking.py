@@ -4,9 +4,10 @@ import dataclasses
 import hashlib
 import hmac
 import re
+import time
 
-from . import _notebooks
-from ._engine import checks_by_question, forbidden, load_checks, manual_questions, run_question, title
+from . import _notebooks, _questions, _survey
+from ._engine import checks_by_question, forbidden, load_checks, manual_questions, run_question
 from ._limits import Limits
 from ._sandbox import SandboxedLearner
 
@@ -56,15 +57,27 @@ def grade_notebook(data, stem, secret, limits=None, checks=None):
         cells, texts = _notebooks.read_submission(data, stem)
     except _notebooks.NotASubmission as error:
         return not_graded(module, str(error))
-    results = []
+    results, surveyed, times = [], [], {}
     submissions_seed = derived_seed(secret, "submission", data) >> 2  # room to count up in
     with SandboxedLearner(cells, forbidden(module), submissions_seed, limits) as learner:
         for name, checks_of_one in groups.items():
-            results += run_question(checks_of_one, learner, derived_seed(secret, f"question {name}", data))
+            began = time.perf_counter()
+            found = run_question(checks_of_one, learner, derived_seed(secret, f"question {name}", data))
+            times[name] = round(time.perf_counter() - began, 3)
+            surveyed += _survey.survey(checks_of_one, found, learner, derived_seed(secret, f"class {name}"))
+            results += found
         log, starved = list(learner.log), learner.starved
     results = [dataclasses.asdict(result) for result in results]
-    texts = answers_for_a_person(module, texts)
-    return {"results": results, "log": log, "problem": "", "texts": texts, "starved": starved}
+    return {
+        "results": results,
+        "log": log,
+        "problem": "",
+        "texts": answers_for_a_person(module, texts),
+        "code": _questions.code(cells, results),
+        "survey": surveyed,
+        "times": times,
+        "starved": starved,
+    }
 
 
 def not_graded(module, problem):
@@ -76,10 +89,11 @@ def not_graded(module, problem):
 def nothing_earned(module, message):
     """The results of a submission that could not be run."""
     return [
-        {"question": name, "check": title(one), "points": one.mark.points}
-        | {"earned": 0, "status": "not run", "message": message}
+        {"question": name, "check": part, "points": points}
+        | {"earned": 0, "status": "not run", "message": message, "mistakes": [], "asked": []}
         for name, checks in checks_by_question(module).items()
         for one in checks
+        for part, points in one.mark.parts.items()
     ]
 
 
