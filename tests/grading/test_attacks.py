@@ -7,6 +7,8 @@ import inspect
 import itertools
 import pkgutil
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -17,11 +19,13 @@ from uqhelpers.grading._engine import (
     LEARNERS_SEED,
     Learner,
     checks_by_question,
+    forbidden,
     load_checks,
     run_question,
     stems,
 )
 from uqhelpers.grading._expect import NotYet, Raised, diagnose, outcomes
+from uqhelpers.grading._sandbox import copy_package
 from uqhelpers.grading._wire import plain
 
 SEED = 2**40 + 7
@@ -90,12 +94,18 @@ def test_constants_zeros_nan_and_infinities_earn_nothing(stem, name, solved):  #
 @pytest.mark.parametrize(("stem", "name"), QUESTIONS)
 def test_a_number_for_each_call_earns_nothing(stem, name, solved):  # noqa: F811
     checks = checks_by_question(load_checks(stem))[name]
-    calls = len(asked_of(checks, solved[stem], SEED))
-    for numbers in itertools.product([0, 0.2, 0.5, 1, np.nan], repeat=min(calls, 3)):
+    seen = asked_of(checks, solved[stem], SEED)
+    if not any(type(answer) in (int, float) for *_, answer in seen):
+        return  # arrays are asked for: numbers have the wrong shape
+    for numbers in itertools.product([0, 0.2, 0.5, 1, np.nan], repeat=min(len(seen), 3)):
         assert points(checks, lambda called, args, i, n=numbers: n[i % len(n)] if n else None) == 0, numbers
 
 
-@pytest.mark.parametrize(("stem", "name"), QUESTIONS)
+# Where an argument is the answer, which one is the question: the estimate along the path is the slope.
+AN_ARGUMENT = {("variational_inference", "q7")}
+
+
+@pytest.mark.parametrize(("stem", "name"), sorted(set(QUESTIONS) - AN_ARGUMENT))
 def test_the_arguments_handed_back_earn_nothing(stem, name):
     checks = checks_by_question(load_checks(stem))[name]
     for k in range(6):
@@ -345,3 +355,11 @@ def test_two_known_mistakes_at_once_are_both_named(stem, solved, monkeypatch, re
     record_property("pairs", f"{named} of {tried}")
     print(f"{stem}: {named} of {tried} pairs named ({named / tried:.1%})", found)
     assert named >= 0.9 * tried, {question: both for question, both in found.items() if both[0] > both[1]}
+
+
+def test_the_package_without_what_is_forbidden_still_loads(tmp_path):
+    copy_package(tmp_path, sorted({name for stem in stems() for name in forbidden(load_checks(stem))}))
+    modules = [m.name for m in pkgutil.iter_modules(uqhelpers.__path__) if m.name != "grading"]
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom uqhelpers import {', '.join(modules)}"
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

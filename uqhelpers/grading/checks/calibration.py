@@ -278,9 +278,14 @@ def the_factor_for_a_regression_is_right(learner, seed):
 
 
 def luck_of(confidence, correct, draws, rng):
-    measured = calibration_error_from_confidence(confidence, correct)
+    """The share of calibrated worlds whose error is at least as large, all of them at once."""
+    inside = np.eye(10)[rules(confidence)[0]]  # one row an answer, one column a bin
+
+    def error_of(worlds):
+        return np.abs((confidence - worlds) @ inside).sum(axis=-1)
+
     drawn = rng.random((draws, len(confidence))) < confidence
-    return np.mean([calibration_error_from_confidence(confidence, one) >= measured for one in drawn])
+    return np.mean(error_of(drawn) >= error_of(correct) - 1e-9)
 
 
 @functools.lru_cache(maxsize=8)
@@ -290,7 +295,7 @@ def suspects(seed):
     Each with the share of calibrated worlds that have as large an error. The order is drawn.
     """
     rng, cases = np.random.default_rng(seed), []
-    for low, high in ((0.1, 0.25), (0.45, 0.6)):
+    for low, high in ((0.1, 0.25), (0.4, 0.55), (0.7, 0.85)):
         while True:
             confidence = rng.uniform(0.5, 1, 150)
             correct = rng.random(150) < confidence
@@ -304,7 +309,7 @@ def suspects(seed):
             if luck_of(confidence, correct, 200, rng) == 0:
                 cases.append((confidence, correct, 0.0))
                 break
-    return [cases[i] for i in rng.permutation(4)], int(rng.integers(2**31))
+    return [cases[i] for i in rng.permutation(len(cases))], int(rng.integers(2**31))
 
 
 @question(
