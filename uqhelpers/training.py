@@ -333,7 +333,7 @@ def features(model, inputs, batch_size=500):
         A network that puts out what a ``torch.nn.Linear`` does, and nothing
         after it; left in the state in which it came. That layer runs once.
     inputs, batch_size
-        As for :func:`predict_outputs`.
+        As for :func:`uqhelpers.training.predict_outputs`.
 
     Returns
     -------
@@ -343,7 +343,7 @@ def features(model, inputs, batch_size=500):
     Raises
     ------
     ValueError
-        As :func:`predict_outputs`; also if the network ends otherwise.
+        As :func:`uqhelpers.training.predict_outputs`; also if the network ends otherwise.
     """
     return features_and_outputs(model, inputs, batch_size)[0]
 
