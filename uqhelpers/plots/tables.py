@@ -21,8 +21,9 @@ STYLE = """\
 .uq-table caption>span{position:sticky;left:0;display:inline-block;max-width:min(46rem,86vw)}
 .uq-table th,.uq-table td{padding:.25rem .7rem;text-align:right;white-space:nowrap;border:0;font-weight:400}
 .uq-table .uq-words{text-align:left;white-space:normal;min-width:8em}
-.uq-table thead th{font-weight:600;vertical-align:bottom;border-bottom:1px solid currentColor;\
-white-space:normal;max-width:11em}
+.uq-table thead th{font-weight:600;vertical-align:bottom;white-space:normal;max-width:11em}
+.uq-table thead th,.uq-table thead tr:last-child>*{border-bottom:1px solid currentColor}
+.uq-table tbody th{min-width:min(7em,30vw)}
 .uq-table thead th[colspan]{text-align:center;max-width:none}
 .uq-table thead th .uq-unit{font-weight:400}
 .uq-table tbody tr:last-child>*{border-bottom:1px solid currentColor}
