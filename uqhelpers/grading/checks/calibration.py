@@ -104,7 +104,7 @@ def binned(confidence, correct, place):
     points=3,
     hint="Right-closed: .6 is in the bin that ends at .6. Every bin counts as much as it holds.",
     forbids=ERRORS,
-    read="Where libraries disagree",
+    read="Further: where libraries disagree",
 )
 def the_calibration_error_is_right(learner, seed):
     confidence, correct = on_edges(seed)
@@ -250,7 +250,7 @@ def the_temperature_is_found_wherever_it_is(learner, seed):
     "q5",
     points=2,
     hint="Write the Gaussian log-likelihood with s times the standard deviation; set its slope to 0.",
-    read="Regression",
+    read="Further: regression",
 )
 def the_factor_for_a_regression_is_right(learner, seed):
     rng = np.random.default_rng(seed)

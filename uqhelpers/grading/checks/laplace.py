@@ -133,7 +133,7 @@ def the_probit_formula_flattens(learner, seed):
     points=3,
     hint="Outputs move by Jacobian times shift; then the softmax of each draw; then the average.",
     forbids=HELPERS,
-    read="Break it: samples sent through the network",
+    read="Further: samples sent through the network",
 )
 def draws_move_the_linearised_network(learner, seed):
     rng = np.random.default_rng(seed)
@@ -191,7 +191,7 @@ def the_evidence_is_a_height_times_a_volume(learner, seed):
     points={"`variance_that_counts`": 2},
     hint="The softmax of two logits sees only their difference. What is the variance of a difference?",
     forbids=HELPERS,
-    read="Break it: what the probit cannot see",
+    read="Further: what the probit cannot see",
 )
 def only_the_difference_of_two_logits_counts(learner, seed):
     rng = np.random.default_rng(seed)
@@ -216,7 +216,7 @@ def only_the_difference_of_two_logits_counts(learner, seed):
     "q6",
     points={"`common_variance`": 1},
     hint="Which labels would be more or less likely if all logits rose by 1?",
-    read="Break it: what the probit cannot see",
+    read="Further: what the probit cannot see",
 )
 def the_common_direction_stays_as_the_prior_left_it(learner, seed):
     expect_choice(

@@ -27,8 +27,8 @@ ENTROPIES = (
     "metrics.SampleAccumulator",
 )
 SAMPLERS = (
-    "_dropout.dropout_on",
-    "_dropout.forward_passes",
+    "dropout.dropout_on",
+    "dropout.forward_passes",
     "mc_dropout.sample",
     "mc_dropout.sample_outputs",
     "mc_dropout.predict",
@@ -216,7 +216,7 @@ def only_the_dropout_is_awake(learner, seed):
     points=2,
     hint="Variances of independent things add up; standard deviations do not.",
     forbids=("mc_dropout.predict_regression",),
-    read="Regression: what the spread does between and beyond the data",
+    read="Further: a regression, between and beyond the data",
 )
 def a_new_observation_has_both_kinds_of_spread(learner, seed):
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, part, question
 
-DIVERGENCES = ("variational_inference.kl_of", "variational_inference._kl")
+DIVERGENCES = ("variational_inference.kl_of",)
 SHARES = ("variational_inference.minibatch_weights",)
 
 
@@ -209,7 +209,7 @@ def the_prior_counts_once_an_epoch(learner, seed):
     "q6",
     points=2,
     hint="A sum of independent Gaussians: its mean is Σ μ h, its variance Σ σ² h².",
-    read="One noise for all, or each its own",
+    read="Further: one noise for all, or each its own",
 )
 def the_outputs_are_drawn_instead_of_the_weights(learner, seed):
     rng = np.random.default_rng(seed)
