@@ -280,7 +280,7 @@ def test_samples_repeat_with_the_seed_and_leave_the_global_generator_alone():
 def test_many_inputs_are_predicted_in_blocks(monkeypatch):
     model = BayesianLinearRegression(1.0, 25.0, BUMPS).fit(*sine())
     whole, samples = model.predict(GRID), model.sample(GRID, seed=5)
-    monkeypatch.setattr(blr, "_NUMBERS_AT_ONCE", 9 * 7)
+    monkeypatch.setattr(blr.model, "NUMBERS_AT_ONCE", 9 * 7)
     parts = model.predict(GRID)
     assert np.allclose(parts.mean, whole.mean, rtol=1e-12)
     assert np.allclose(parts.total, whole.total, rtol=1e-12)

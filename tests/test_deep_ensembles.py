@@ -141,9 +141,9 @@ def cubic():
 
 @pytest.fixture(scope="module")
 def part(jax):
-    from uqhelpers import _ensemble_jax
+    from uqhelpers.deep_ensembles import jax_ground
 
-    return _ensemble_jax
+    return jax_ground
 
 
 def regression(**options):
@@ -869,7 +869,7 @@ class TestDistillation:
         )
 
     def test_the_temperature_falls_to_one(self):
-        from uqhelpers._ensemble_distil import _TemperedDirichlet
+        from uqhelpers.deep_ensembles.distillation import _TemperedDirichlet
 
         outputs, targets = torch.tensor([[1.0, 2.0]]), torch.tensor([[[0.3, 0.7]]])
         loss = _TemperedDirichlet(10.0, steps=9)

@@ -193,7 +193,7 @@ def test_the_gradients_are_those_of_finite_differences(local, bias):
     def value(*parameters):
         with training.seeded(5):
             made = torch.func.functional_call(ours, dict(zip(names, parameters, strict=True)), (x,))
-        return made.sin().sum() + vi._kl([_with(ours, names, parameters)])
+        return made.sin().sum() + vi.layers.kl_of_layers([_with(ours, names, parameters)])
 
     assert torch.autograd.gradcheck(value, tuple(ours.parameters()))
 
@@ -373,11 +373,14 @@ def test_logistic_regression_comes_closer_to_the_exact_prediction_than_its_mode_
 @pytest.mark.parametrize("local", [True, False])
 def test_several_draws_a_step_have_the_same_mean_and_scatter_less(local, images):
     net, x = mlp(initial_std=0.3, local_reparameterisation=local).train(), torch.as_tensor(images)
-    loss, layers = vi._likelihood("categorical", None), vi.variational_layers(net)
+    loss, layers = vi.likelihoods.likelihood_of("categorical", None), vi.variational_layers(net)
     with training.seeded(0), torch.no_grad():
         one, four = (
             np.array(
-                [vi._expected_nll(net, layers, loss, x, torch.arange(12) % 10, s).item() for _ in range(400)]
+                [
+                    vi.fitting._expected_nll(net, layers, loss, x, torch.arange(12) % 10, s).item()
+                    for _ in range(400)
+                ]
             )
             for s in (1, 4)
         )

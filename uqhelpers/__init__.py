@@ -1,7 +1,7 @@
 """Known Unknowns: tested helpers for uncertainty in deep learning.
 
 The package has three floors. The ground floor knows nothing of methods:
-``data``, ``metrics``, ``models``, ``training`` and ``plots``. On it stands one
+``data``, ``batches``, ``metrics``, ``models``, ``training``, ``plots``. On it stands one
 module a method, named like its chapter, for example ``mc_dropout``. Above them
 ``grading`` checks the exercises.
 
@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "adversarial",
+    "batches",
     "bayesian_linear_regression",
     "calibration",
     "confidnet",

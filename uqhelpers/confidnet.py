@@ -30,9 +30,9 @@ from uqhelpers._checks import (
     as_whole,
     to_numpy,
 )
-from uqhelpers._dropout import dropout_on
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
+from uqhelpers.dropout import dropout_on
 from uqhelpers.training import as_inputs, as_network, evaluating, inputs_of, last_linear
 
 __all__ = [

@@ -17,8 +17,8 @@ import dataclasses
 import numpy as np
 
 from uqhelpers._checks import as_number, as_whole
-from uqhelpers._dropout import MASKS, dropout_layers, dropout_on, forward_passes
 from uqhelpers._torch import torch
+from uqhelpers.dropout import MASKS, dropout_layers, dropout_on, forward_passes
 from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
 
 __all__ = [

@@ -8,7 +8,7 @@ data set) speaks in pixels and cannot be scaled twice or not at all.
 
 import numpy as np
 
-from uqhelpers._checks import as_number, as_whole
+from uqhelpers._checks import as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
 
 nn = torch.nn
@@ -71,6 +71,10 @@ class MLP(nn.Sequential):
             width = units
         layers.append(nn.Linear(width, as_whole(outputs, "outputs")))
         super().__init__(*layers)
+
+    def __getitem__(self, index):
+        """One layer, or for a slice a plain ``torch.nn.Sequential`` of some."""
+        return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
 
 
 class SimpleNet(nn.Module):
@@ -181,10 +185,15 @@ def _as_rate(dropout):
 
 
 def _as_image_shape(image_shape, smallest):
-    shape = tuple(int(size) for size in np.atleast_1d(np.asarray(image_shape)))
-    if len(shape) != 3 or shape[0] < 1 or min(shape[1:]) < smallest:
+    shape = np.atleast_1d(to_numpy(image_shape, "image_shape")).tolist()
+    if (
+        len(shape) != 3
+        or not all(isinstance(size, int) for size in shape)
+        or shape[0] < 1
+        or min(shape[1:]) < smallest
+    ):
         raise ValueError(
             f"image_shape: expected (channels, height, width) with at least {smallest} × {smallest} pixels, "
             f"got {image_shape!r}"
         )
-    return shape
+    return tuple(shape)

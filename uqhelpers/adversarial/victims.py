@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 
 from uqhelpers._checks import as_labels, as_whole, to_numpy
-from uqhelpers._dropout import CHANNELWISE, ELEMENTWISE, Masks, dropout_layers, dropout_on
 from uqhelpers._torch import torch
+from uqhelpers.dropout import CHANNELWISE, ELEMENTWISE, Masks, dropout_layers, dropout_on
 from uqhelpers.training import evaluating, seeded
 
 nn = torch.nn

@@ -6,9 +6,9 @@ import numpy as np
 
 from uqhelpers import training
 from uqhelpers._checks import as_number, as_whole
-from uqhelpers._ensemble_weights import has_batch_norm, recompute_batch_norm
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
+from uqhelpers.deep_ensembles.paths import has_batch_norm, recompute_batch_norm
 from uqhelpers.metrics import SampleAccumulator
 
 
