@@ -68,10 +68,8 @@ def helpers(notebook, root=ROOT):
     """The modules of ``uqhelpers`` whose change makes ``notebook`` run again: {name: path}."""
     package = root / "uqhelpers"
     transform = TransformerManager().transform_cell  # magics become calls that Python can parse
-    used = {}
-    for cell in code_cells(notebook):
-        if not cell.source.lstrip().startswith("%%"):
-            used |= imports.used(transform(cell.source), package)
+    cells = [cell.source for cell in code_cells(notebook)]
+    used = imports.used([transform(c) for c in cells if not c.lstrip().startswith("%%")], package)
     # A data file belongs to everyone, as nothing says who reads it; one in a subpackage, to its users.
     for path in package.rglob("*"):
         inside = path.relative_to(package).parts
@@ -92,7 +90,8 @@ def key(path, root=ROOT):
         "code": [[c.source, c.outputs, c.metadata.get("tags", [])] for c in code_cells(notebook)],
         "helpers": {name: sha(p.read_bytes()) for name, p in sorted(helpers(notebook, root).items())},
         "lock": sha((root / "requirements.txt").read_bytes()),
-        "tools": sha((root / HARVEST).read_bytes() + Path(__file__).read_bytes()),
+        "harvest": sha((root / HARVEST).read_bytes()),
+        "surroundings": SURROUNDINGS,
         "edition": os.environ.get("UQ_DATASET", "digits"),
         "python": sys.version,
     }
@@ -123,6 +122,8 @@ def run(paths, root=ROOT, keep=True, **environment):
     int
         pytest's exit status: 0 if every cell of every notebook passed.
     """
+    # Under the keys of now: what is edited while they run is not what they prove.
+    targets = {path: stored(path, root) for path in paths}
     # Nothing that leads back to the checkout, or to a pytest that runs this one.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("PYTEST_")}
     environment = {**inherited, **SURROUNDINGS, **environment}
@@ -144,9 +145,8 @@ def run(paths, root=ROOT, keep=True, **environment):
         ).returncode
         for path, slug in slugs.items():
             if keep and (harvest / f"{slug}.json").exists():
-                target = stored(path, root)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(harvest / f"{slug}.json", target)
+                targets[path].parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(harvest / f"{slug}.json", targets[path])
     return status
 
 
@@ -164,12 +164,11 @@ def shown(outputs):
     ]
 
 
-def fill_cache(paths, root=ROOT):
-    """Hand the kept runs of ``paths`` to the book's execution cache, under their present keys."""
+def fill_cache(kept_runs, root=ROOT):
+    """Hand the kept runs, a dict by notebook, to the book's execution cache."""
     cache = get_cache(root / CACHE)
     keys = {}
-    for path in paths:
-        kept = stored(path, root)
+    for path, kept in kept_runs.items():
         keys[path.with_suffix("").as_posix()] = kept.stem
         notebook = nbformat.read(root / path, as_version=4)
         try:
@@ -198,13 +197,12 @@ def execute(root=ROOT, **environment):
     (list of pathlib.Path, int)
         The notebooks that ran, and the exit status.
     """
-    paths = notebooks(root)
-    stale = [path for path in paths if not stored(path, root).exists()]
+    kept_runs = {path: stored(path, root) for path in notebooks(root)}
+    stale = [path for path, kept in kept_runs.items() if not kept.exists()]
     status = run(stale, root, **environment) if stale else 0
     if status == 0:
-        fill_cache(paths, root)
-    for path in paths:
-        kept = stored(path, root)
+        fill_cache(kept_runs, root)
+    for path, kept in kept_runs.items():
         if not kept.exists():
             print(f"{path}: FAILED")
         else:

@@ -1,4 +1,4 @@
-"""What a reader would see wrong: ``python -m tools.look [FOLDER]`` opens every page in a browser, wide and narrow.
+"""What a reader would see wrong: ``python -m tools.look [FOLDER]`` opens every page, wide and narrow.
 
 Markup that was not rendered, code or words cut off, tables wider than their
 place or with numbers broken over lines, pictures that are missing or have no
@@ -31,7 +31,7 @@ LOOK = r"""(phone) => {
     'a raw table': /\|\s*:?-{3,}|\|\s—\s\||^\s*\|.*\|.*\|\s*$/m,
     'raw bold': /\*\*[^*\s][^*]*\*\*/,
     'raw code': /(^|\s)`[^`\n]+`(?=[\s.,;:)]|$)/,
-    'a raw formula': /\$[^$\s][^$\n]*\$|\\\(|\\\[/,
+    'a raw formula': /\$[^$\s]([^$\n]*[^$\s])?\$|\\\(|\\\[/,
     'a raw directive': /:::|\{(note|figure|cite|term|glue|math|ref)\}|<<<|>>>>/,
     'a raw link': /\]\([^)\s]+\)/,
   };
@@ -43,14 +43,20 @@ LOOK = r"""(phone) => {
   add('a formula in error', main.querySelectorAll('mjx-merror, mjx-container [data-mml-node="merror"]'));
 
   // Code, tables, pictures.
-  if (!phone) { add('code cut off', [...main.querySelectorAll('div.highlight pre')].filter(e => over(e, 2))); }
+  const code = [...main.querySelectorAll('div.highlight pre')];
+  if (!phone) {
+    add('code cut off', code.filter(e => over(e, 2)));
+    const formulas = [...main.querySelectorAll('div.math, mjx-container[display]')];
+    add('a formula cut off', formulas.filter(e => over(e, 2)));
+  }
   const tables = [...main.querySelectorAll('table')].filter(seen);
   add('a table too wide', tables.filter(e => over(e.parentElement, 2)));
   add('a number broken', [...main.querySelectorAll('td')].filter(e => {
     const plain = /^[−+-]?[\d.,]+(\s±\s[\d.,]+)?\s?%?$/.test(e.textContent.trim());
     const range = document.createRange();
     range.selectNodeContents(e);
-    return plain && new Set([...range.getClientRects()].map(box => Math.round(box.top / 9))).size > 1;
+    const boxes = [...range.getClientRects()].sort((a, b) => a.top - b.top);
+    return plain && boxes.some((box, i) => i && box.top > boxes[i - 1].bottom - 3);
   }));
   add('a picture missing', [...main.querySelectorAll('img')].filter(e => e.complete && !e.naturalWidth));
   const silent = [...main.querySelectorAll('img')].filter(e => !e.hasAttribute('alt'));
@@ -60,14 +66,18 @@ LOOK = r"""(phone) => {
 
   // What a cell put out by accident.
   const accident = /^\(?(<[A-Za-z_.]+ (object )?at 0x|[A-Z]\w+\(\w+=|\[<|Text\(|array\(|tensor\(|\[?\(array)/;
-  add('an object printed', [...main.querySelectorAll('div.cell_output pre')].filter(e => accident.test(e.textContent.trim())));
+  const printed = [...main.querySelectorAll('div.cell_output pre')];
+  add('an object printed', printed.filter(e => accident.test(e.textContent.trim())));
   add('a complaint printed', main.querySelectorAll('div.cell_output .stderr, div.cell_output .traceback'));
 
   // Words that leave their place.
   add('words cut off', [...main.querySelectorAll('p, li, dt, dd, h1, h2, h3, figcaption, caption')].filter(
     e => !e.closest('table, pre, mjx-container, div.math, .plotly') && over(e, 2) && !scrolls(e)
       && !e.querySelector('mjx-container, img, pre, table')));
-  if (document.documentElement.scrollWidth > innerWidth) { found['a page too wide'] = ['' + document.documentElement.scrollWidth]; }
+  const width = document.documentElement.scrollWidth;
+  if (width > innerWidth) { found['a page too wide'] = [`${width} pixels`]; }
+  const places = main.querySelectorAll('pre, .uq-table, .pst-scrollable-table-container, div.math');
+  add('a scroll out of reach', [...places].filter(e => scrolls(e) && over(e, 1) && e.tabIndex < 0));
   return found;
 }"""
 

@@ -15,7 +15,7 @@ MISSING = "–"
 # Jupyter and Colab know nothing of the book's style sheet, so a table brings what it needs.
 STYLE = """\
 .uq-table{overflow-x:auto;margin:.6rem 0}
-.uq-table>div{width:max-content;min-width:100%}
+.uq-table>div{width:100%;min-width:min-content}
 .uq-table table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0}
 .uq-table caption{caption-side:top;text-align:left;padding:.2rem 0 .4rem}
 .uq-table caption>span{position:sticky;left:0;display:inline-block;max-width:min(46rem,86vw)}
@@ -129,8 +129,9 @@ def table(
         By column, the unit that stands behind its name.
     formats : str or dict, optional
         How numbers are written, as in ``format(x, ".3f")``: one for all, or by the
-        name of a column or of a row, and for all others under the key ``None``. With a format in percent, ``".1%"``, the sign
-        moves into the column's heading. Otherwise three decimals, and none for integers.
+        name of a column or of a row, and for all others under the key ``None``. With
+        a format in percent, ``".1%"``, the sign moves into the column's heading.
+        Without a format: three decimals, and none for integers.
     best : dict, optional
         By column, whether the best is the least (``"min"``) or the greatest (``"max"``).
         It is set in bold where the runs allow it to be told: where, for every
