@@ -719,3 +719,30 @@ def test_settings_of_the_other_tools_are_checked():
     ]:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+# --- measured ---------------------------------------------------------------------------------------------
+
+
+def test_the_benchmark_runs_without_foolbox_and_says_so(monkeypatch):
+    from benchmarks import bench, bench_adversarial
+
+    noise = images(40, (1, 28, 28))
+    monkeypatch.setattr(bench_adversarial, "test_images", lambda count: (noise, "images of noise"))
+    monkeypatch.setattr(bench_adversarial, "installed", lambda module: False)
+    rows = bench_adversarial.rows(inputs=40, repeats=1)
+    assert [row["ratio"] is None for row in rows] == [True, True, False]
+    assert "baseline not installed" in rows[0]["note"]
+    assert all(bench.line(row).count("|") == 7 for row in rows)
+
+
+def test_the_stored_attacks_are_foolboxs_and_no_slower():
+    import json
+
+    from benchmarks import provenance
+
+    fast, many, masked = json.loads((provenance.RESULTS / "bench_adversarial.json").read_text())["rows"]
+    for row in (fast, many):
+        assert row["apart"] < 1e-6
+        assert row["ratio"] < 1
+    assert masked["ratio"] < 1  # a step through twenty masks, beside six plain passes
