@@ -261,7 +261,7 @@ def test_passes_share_what_comes_before_the_dropout_and_differ_behind_it():
     with victim.settled(), torch.no_grad():
         found = victim.logits(tensor, (4, 0))
         features = net.features(net.standardise(tensor)).repeat(5, 1)
-        masks = Masks("independent", 2, 0, tensor.device)
+        masks = Masks("independent", victims.OWN + 2, 0, tensor.device)
         masks.start(4)
         kept, scale = masks.draw(features, net.dropout)
         expected = net.output(torch.relu(net.hidden(features * kept * scale))).reshape(5, 7, 10)
@@ -676,6 +676,31 @@ def test_what_makes_no_sense_is_refused(change, message):
         adversarial.fgsm(network(), **(GOOD | change))
 
 
+class Detached(nn.Module):
+    """Its weights have a gradient, its inputs have none."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 3)
+
+    def forward(self, x):
+        return self.linear(x.detach().flatten(1))
+
+
+def test_the_masks_of_an_attack_are_not_those_that_answer():
+    net, inputs = network(), images(5)
+    victim = victims.as_victim(net, passes=1, seed=0)
+    with victim.settled(), torch.no_grad():
+        ours = victim.logits(torch.from_numpy(inputs), (0, 0))[0].double().numpy()
+    answers = mc_dropout.sample_outputs(net, inputs, passes=3, seed=0)
+    assert np.abs(answers - ours).max(axis=(1, 2)).min() > 1e-3
+
+
+def test_nothing_is_certified_of_a_network_that_puts_out_no_numbers():
+    with pytest.raises(ValueError, match="finite logits"):
+        adversarial.Smoothed(lambda x: x.flatten(1)[:, :3] * np.nan, 0.1).certify(images(2), 10)
+
+
 def test_a_model_that_cannot_be_attacked_is_refused():
     for model, message in [
         (3, "model: expected a torch.nn.Module"),
@@ -683,6 +708,8 @@ def test_a_model_that_cannot_be_attacked_is_refused():
         (nn.Flatten(0), "model: expected logits"),
         (lambda x: torch.zeros(len(x), 2), "outputs that depend on the inputs"),
         (lambda x: x.sum(), "from the function"),
+        (Detached(), "outputs that depend on the inputs"),
+        (lambda x: x.flatten(1)[:, :3] * np.nan, "finite logits"),
     ]:
         with pytest.raises(ValueError, match=message):
             adversarial.fgsm(model, **(GOOD | {"labels": np.zeros(4, int)}))

@@ -84,8 +84,8 @@ def fgsm(
     ----------
     Goodfellow, Shlens and Szegedy (2015), Explaining and harnessing adversarial
     examples, section 4. Averages are attacked through the gradient of the
-    average: Athalye, Carlini and Wagner (2018), Obfuscated gradients give a
-    false sense of security, section 4.2.
+    average: Athalye, Engstrom, Ilyas and Kwok (2018), Synthesizing robust
+    adversarial examples.
     """
     attack = _Attack.of(
         model, inputs, labels, epsilon, loss, targeted, passes, seed, bounds, mean, std, batch_size
@@ -351,7 +351,9 @@ class _Attack:
             gain = self.gain(part, labels, draw)
             if not gain.requires_grad:
                 raise ValueError("model: expected outputs that depend on the inputs, got no gradient")
-            (gradient,) = torch.autograd.grad(gain.sum(), part)
+            (gradient,) = torch.autograd.grad(gain.sum(), part, allow_unused=True)
+        if gradient is None:
+            raise ValueError("model: expected outputs that depend on the inputs, got no gradient")
         return gradient
 
     def judged(self, part, labels, number):

@@ -11,7 +11,7 @@ from uqhelpers.training import evaluating, seeded
 
 nn = torch.nn
 
-ANY_CLASS = np.iinfo(np.int64).max
+OWN = 2**40  # added to seeds, so that no attack draws the masks by which MC-Dropout answers
 
 
 def as_victim(model, passes=None, seed=0):
@@ -64,6 +64,8 @@ class Networks:
                 f"model: expected logits of shape ({len(part)}, at least 2 classes), "
                 f"got {tuple(found.shape[1:])}"
             )
+        if not torch.isfinite(found.detach()).all():
+            raise ValueError("model: expected finite logits, got NaN or infinity")
         return found
 
     def log_probs(self, part, draw=(0, 0)):
@@ -114,7 +116,7 @@ class Thinned(Networks):
 
     def _masked(self, given, part, draw):
         step, batch = draw
-        masks = Masks("independent", self.seed, batch, part.device)
+        masks = Masks("independent", OWN + self.seed, batch, part.device)
         masks.start(step)
         hook = self._hook(masks, len(part))
         handles = [layer.register_forward_hook(hook) for layer in self.layers]
@@ -141,7 +143,7 @@ class Thinned(Networks):
     def _pass_by_pass(self, part, draw):
         network, found = self.networks[0], []
         for number in range(self.passes):
-            key = np.random.SeedSequence((self.seed, *draw, number)).generate_state(1)[0]
+            key = np.random.SeedSequence((OWN + self.seed, *draw, number)).generate_state(1)[0]
             with dropout_on(network), seeded(int(key)):
                 found.append(network(part))
         return torch.stack(found)
