@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from benchmarks import (
     provenance,
+    reproduce_adversarial,
     reproduce_confidnet,
     reproduce_ddu,
     reproduce_deep_ensembles,
@@ -340,3 +341,38 @@ def test_the_published_gain_of_confidnet_rests_on_the_dropout_left_on():
         )
         assert np.all(on > off)
         assert on.mean() > usual.mean() > off.mean()
+
+
+def test_the_stored_page_of_the_attacks_is_that_of_the_stored_figures():
+    content, page = stored("adversarial")
+    assert page.startswith(reproduce_adversarial.page(content["runs"]))
+
+
+def test_doubt_rises_under_one_step_and_turns_under_many_on_every_seed():
+    runs = stored("adversarial")[0]["runs"]
+    assert len(runs) >= 5
+    for predictor in ("dropout", "single", "laplace"):
+        one, many = (
+            reproduce_adversarial.column(runs, f"{attack}, {predictor}", "entropy")
+            for attack in ("fgsm", "pgd")
+        )
+        place = reproduce_adversarial.EPSILONS.index(0.2)
+        assert (np.diff(one[:, : place + 1], axis=1) > 0).all()
+        assert (many[:, -1] < 0.5 * many.max(axis=1)).all()
+        flags = reproduce_adversarial.column(runs, f"pgd, {predictor}", "sure and wrong")
+        assert (flags[:, -1] > 0.8).all()
+    accuracy = reproduce_adversarial.column(runs, "pgd, dropout", "accuracy")
+    assert (np.diff(accuracy, axis=1) <= 0).all()
+
+
+def test_the_slip_of_the_notebook_flatters_on_every_seed():
+    runs = stored("adversarial")[0]["runs"]
+    left = {
+        name: reproduce_adversarial.column(runs, f"{name}, dropout", "accuracy") for name in ("slip", "fgsm")
+    }
+    assert (left["slip"][:, 4] > left["fgsm"][:, 4] + 0.03).all()
+
+
+def test_a_box_holds_the_quartiles_and_whiskers_without_the_outliers():
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 100.0, -50.0])
+    assert reproduce_adversarial.box(values) == pytest.approx([1.0, 1.5, 3.0, 4.5, 5.0])

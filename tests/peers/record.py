@@ -23,6 +23,7 @@ STORED = Path(__file__).with_name("stored.json")
 LEVELS = np.linspace(0.05, 0.95, 15)  # probability levels of the regression curves
 BINS = 10
 PASSES = 4000  # of MC-Dropout
+ATTACK = {"epsilon": 0.125, "size": 0.03125, "steps": 10}  # in pixels
 ENERGY_TEMPERATURES = (1.0, 0.5, 1000.0)
 # Temperature, step, and whether the images count as divided by a standard deviation.
 ODIN_SETTINGS = (
@@ -376,6 +377,81 @@ def torch_uncertainty(cases):
     return found
 
 
+def foolbox(cases):
+    """Attacks on a small network: images after one step and after many, in pixels."""
+    from foolbox import PyTorchModel
+    from foolbox.attacks import L2PGD, LinfFastGradientAttack, LinfPGD
+
+    case = cases["images"]
+    model, (images,) = classifier(case), tensors(case, "images")
+    labels = model(images).argmax(dim=1)
+    fast = LinfFastGradientAttack(random_start=False)
+    many = {"abs_stepsize": ATTACK["size"], "steps": ATTACK["steps"], "random_start": False}
+
+    def attacked(attack, model, images, **options):
+        wrapped = PyTorchModel(model, bounds=(0, 1), device="cpu", **options)
+        return attack(wrapped, images, labels, epsilons=ATTACK["epsilon"])[1]
+
+    found = {
+        "fgsm": attacked(fast, model, images),
+        "pgd": attacked(LinfPGD(**many), model, images),
+        "pgd, Euclidean": attacked(L2PGD(**many), model, images),
+    }
+    scale = {"mean": [0.5, 0.5, 0.5], "std": case["std"].tolist(), "axis": -3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they divide a list by hand
+        found["fgsm, standardised"] = attacked(fast, model, images, preprocessing=scale)
+    found["fgsm, moved by a sure network"] = share_moved(
+        attacked(fast, sure(model), images.float()), images.float()
+    )
+    return found
+
+
+def torchattacks(cases):
+    """The same attacks, and what is left of a dropout that was on."""
+    import torchattacks as theirs
+
+    from uqhelpers._torch import torch
+
+    case = cases["images"]
+    model, (images,) = classifier(case), tensors(case, "images")
+    labels = model(images).argmax(dim=1)
+    epsilon, size, steps = ATTACK["epsilon"], ATTACK["size"], ATTACK["steps"]
+    found = {
+        "fgsm": theirs.FGSM(model, eps=epsilon)(images, labels),
+        "pgd": theirs.PGD(model, eps=epsilon, alpha=size, steps=steps, random_start=False)(images, labels),
+    }
+    found["fgsm, moved by a sure network"] = share_moved(
+        theirs.FGSM(sure(model), eps=epsilon)(images.float(), labels), images.float()
+    )
+    dropped = torch.nn.Sequential(torch.nn.Dropout(0.5), model).eval()
+    dropped[0].train()
+    theirs.FGSM(dropped, eps=epsilon)(images, labels)
+    found["dropout still on"] = dropped[0].training
+    standardised = (images - 0.5) / tensors(case, "std")[0][:, None, None]
+    moved = theirs.FGSM(model, eps=epsilon)(standardised, labels) - standardised
+    found["fgsm, farthest of standardised pixels"] = moved.abs().max()
+    return found
+
+
+def share_moved(attacked, images):
+    """Of the pixels that are away from the ends of their range, the share that an attack moved."""
+    inside = (images > 0.2) & (images < 0.8)
+    return ((attacked - images).abs() > 1e-6)[inside].double().mean()
+
+
+def sure(model):
+    """The same network in single precision, its logits a thousand times as large."""
+    from copy import deepcopy
+
+    from uqhelpers._torch import torch
+
+    loud = deepcopy(model).float()
+    with torch.no_grad():
+        loud[3].weight.mul_(1000)
+    return loud
+
+
 def uncertainty_toolbox(cases):
     """Figures of predicted Gaussians."""
     import uncertainty_toolbox as theirs
@@ -424,8 +500,10 @@ LIBRARIES = {
     "popular recipe": popular_recipe,
     "netcal": netcal,
     "baal": baal,
+    "foolbox": foolbox,
     "pytorch-ood": pytorch_ood,
     "torch-uncertainty": torch_uncertainty,
+    "torchattacks": torchattacks,
     "uncertainty-toolbox": uncertainty_toolbox,
 }
 PACKAGES = {"popular recipe": "torch"}  # the distribution whose version counts, where it has another name

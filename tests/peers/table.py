@@ -101,9 +101,38 @@ def strange_features(name):
     return figure
 
 
+def moved_when_sure(cases):
+    """Share of the inner pixels that our one step moves where the softmax is sure."""
+    from tests.peers import record
+    from uqhelpers import adversarial
+    from uqhelpers._torch import torch
+
+    case = cases["images"]
+    model, images = record.sure(record.classifier(case)), case["images"].astype(np.float32)
+    labels = model(torch.from_numpy(images)).argmax(dim=1)
+    moved = adversarial.fgsm(model, images, labels, record.ATTACK["epsilon"])
+    return record.share_moved(torch.from_numpy(moved), torch.from_numpy(images)).item()
+
+
+def farthest_when_standardised(cases):
+    """How far our one step moves standardised pixels, in their own units, given a budget in these."""
+    from tests.peers import record
+    from uqhelpers import adversarial
+    from uqhelpers._torch import torch
+
+    case, budget = cases["images"], record.ATTACK["epsilon"]
+    model = record.classifier(case)
+    labels = model(torch.from_numpy(case["images"])).argmax(dim=1)
+    images = (case["images"] - 0.5) / case["std"][:, None, None]
+    ends = images.min() - 1, images.max() + 1
+    return np.abs(adversarial.fgsm(model, images, labels, budget, bounds=ends) - images).max()
+
+
 PHANTOM = "a bin of its own for confidence 1: eleven where ten were asked for"
 LEFT = "bins closed on the left: a confidence on an edge falls into the bin above"
 ORDER = "tied predictions are ranked by the order of the inputs"
+SURE = "fgsm, moved by a sure network"
+SIGN_OF_ZERO = "the softmax rounds to 1, its gradient to 0, and the sign of 0 moves nothing"
 STEPS = "a fixed number of small steps from a fixed start"
 
 ROWS = [
@@ -261,6 +290,24 @@ ROWS = [
         "auroc of Mahalanobis, small",
         strange_features("small"),
         "a ridge of 1e-6 is larger than what small features vary by",
+    ),
+    Row("foolbox", "share of pixels that FGSM moves, a sure network", SURE, moved_when_sure, SIGN_OF_ZERO),
+    Row(
+        "torchattacks", "share of pixels that FGSM moves, a sure network", SURE, moved_when_sure, SIGN_OF_ZERO
+    ),
+    Row(
+        "torchattacks",
+        "dropout layers still on after an attack (of one)",
+        "dropout still on",
+        lambda cases: 1.0,
+        "the model is put into evaluation mode; its parts are not put back where the whole was in it",
+    ),
+    Row(
+        "torchattacks",
+        "farthest move of a standardised pixel, budget 0.125",
+        "fgsm, farthest of standardised pixels",
+        farthest_when_standardised,
+        "clamped to the range from 0 to 1, which standardised pixels leave",
     ),
     Row("popular recipe", "temperature", "temperature", temperature(2), STEPS, 2),
     Row("pytorch-ood", "temperature", "temperature", temperature(2), STEPS, 2),

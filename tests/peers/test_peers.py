@@ -670,6 +670,57 @@ class TestDropout:
             assert answers(library)["BatchNorm moved, in evaluation"] is False
 
 
+class TestAttacks:
+    def attack(self, name, **options):
+        from uqhelpers import adversarial
+
+        model, images = record.classifier(CASES["images"]), CASES["images"]["images"]
+        labels = model(record.tensors(CASES["images"], "images")[0]).argmax(dim=1)
+        settings = {"epsilon": record.ATTACK["epsilon"], **options}
+        return getattr(adversarial, name)(model, images, labels, **settings)
+
+    @property
+    def many(self):
+        return {
+            "steps": record.ATTACK["steps"],
+            "step_size": record.ATTACK["size"],
+            "random_start": False,
+        }
+
+    @pytest.mark.parametrize("library", ["foolbox", "torchattacks"])
+    def test_one_step_is_theirs(self, library):
+        assert self.attack("fgsm") == pytest.approx(theirs(library, "fgsm"), abs=1e-6)
+
+    @pytest.mark.parametrize("library", ["foolbox", "torchattacks"])
+    def test_many_steps_are_theirs(self, library):
+        assert self.attack("pgd", **self.many) == pytest.approx(theirs(library, "pgd"), abs=1e-6)
+
+    def test_many_steps_in_the_round_are_foolboxs(self):
+        ours = self.attack("pgd", norm=2, **self.many)
+        assert ours == pytest.approx(theirs("foolbox", "pgd, Euclidean"), abs=1e-6)
+
+    def test_pixels_standardised_outside_are_attacked_as_foolbox_does(self):
+        from uqhelpers import adversarial
+
+        images, std = case("images", "images", "std")
+        model = record.classifier(CASES["images"])
+        labels = model(record.tensors(CASES["images"], "images")[0]).argmax(dim=1)
+        scaled = (images - 0.5) / std[:, None, None]
+        ours = adversarial.fgsm(model, scaled, labels, record.ATTACK["epsilon"], mean=0.5, std=std)
+        pixels = ours * std[:, None, None] + 0.5
+        assert pixels == pytest.approx(theirs("foolbox", "fgsm, standardised"), abs=1e-6)
+
+    def test_dropout_that_was_on_stays_on_and_is_switched_off_by_torchattacks(self):
+        from uqhelpers import adversarial
+        from uqhelpers._torch import torch
+
+        model = torch.nn.Sequential(torch.nn.Dropout(0.5), record.classifier(CASES["images"])).eval()
+        model[0].train()
+        adversarial.fgsm(model, CASES["images"]["images"], np.zeros(8, int), 0.1)
+        assert model[0].training
+        assert answers("torchattacks")["dropout still on"] is False
+
+
 class TestTable:
     @pytest.mark.parametrize("row", table.ROWS, ids=[f"{row.library}: {row.quantity}" for row in table.ROWS])
     def test_every_row_is_a_disagreement(self, row):
