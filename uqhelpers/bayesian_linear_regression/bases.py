@@ -77,7 +77,8 @@ class GaussianBasis:
     Parameters
     ----------
     centres : array, shape (M,) or (M, D)
-        Where the bumps are, in the units of the inputs.
+        Where the bumps are, in the units of the inputs. They are copied, and
+        the copy cannot be written to.
     width : float
         Their standard deviation, in the same units, above 0.
     bias : bool
@@ -96,7 +97,9 @@ class GaussianBasis:
     bias: bool = False
 
     def __post_init__(self):
-        object.__setattr__(self, "centres", _as_inputs(self.centres, "centres"))
+        centres = _as_inputs(self.centres, "centres").copy()  # what the caller does with his stays with him
+        centres.setflags(write=False)
+        object.__setattr__(self, "centres", centres)
         as_number(self.width, "width", low=0, open_low=True)
         as_choice(self.bias, "bias", (True, False))
 

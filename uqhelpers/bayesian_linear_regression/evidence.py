@@ -7,7 +7,12 @@ from scipy.optimize import brentq
 
 from uqhelpers.bayesian_linear_regression.triangle import one_a_weight
 
-LOG_RATIOS = np.linspace(-35, 35, 281)  # of alpha / beta around its natural scale, where the evidence looks
+# Of alpha / beta around its natural scale, where the evidence looks: down to where the weights are 1e15
+# times as large as the noise, and rounding is all the noise there is.
+LOG_RATIOS = np.linspace(-70, 35, 421)
+SMALLEST_LOG_RATIO = -35  # of those that are taken where there is no maximum: a posterior needs a prior
+EXTREME = 1e280  # precisions beyond its reach cannot be multiplied with anything
+ROUNDING = np.finfo(np.float64).eps
 
 
 def choose(triangle, n, alpha, beta):
@@ -27,9 +32,16 @@ def choose(triangle, n, alpha, beta):
         if alpha.min() == 0:
             raise ValueError("alpha: expected above 0 where the evidence is to choose beta")
         scaled = scaled / np.sqrt(one_a_weight(alpha, scaled.shape[1]))
+    targets = triangle[:, -1]
+    # Tiny targets have squares that vanish: where both precisions are free, their unit is, too.
+    unit = np.abs(targets).max() if alpha is None and beta is None else 1.0
+    targets = targets / unit
     left, s, _ = np.linalg.svd(scaled, full_matrices=False)
-    along = left.T @ triangle[:, -1]
-    data = s**2, along**2, ((triangle[:, -1] - left @ along) ** 2).sum(), n
+    along = left.T @ targets
+    rest = ((targets - left @ along) ** 2).sum()
+    if rest <= (n * ROUNDING) ** 2 * (targets**2).sum():
+        rest = 0.0  # rounding is no noise
+    data = s**2, along**2, rest, n
 
     def precisions(ratio):
         if alpha is not None:
@@ -41,16 +53,24 @@ def choose(triangle, n, alpha, beta):
         by_alpha, by_beta = _slopes(*precisions(np.exp([log_ratio])), *data)
         return by_alpha.item() if alpha is None else -by_beta.item()
 
-    natural = data[0].mean() if alpha is None else (triangle[:, -1] ** 2).sum() / n
-    logs = np.log(natural if natural > 0 else 1.0) + LOG_RATIOS
+    natural = data[0].mean() if alpha is None else (targets**2).sum() / n
+    natural = np.log(natural if natural > 0 else 1.0)
+    logs = natural + LOG_RATIOS
     top = _top(_evidence(*precisions(np.exp(logs)), *data))
     log_ratio = logs[top]
     if top in (0, len(logs) - 1):
         limit = "no noise" if top == 0 else "nothing but noise"
         warnings.warn(f"the evidence has no maximum: it grows towards {limit}", RuntimeWarning, stacklevel=4)
+        log_ratio = max(log_ratio, natural + SMALLEST_LOG_RATIO)
     elif slope(logs[top - 1]) > 0 > slope(logs[top + 1]):  # else it is flat to rounding
         log_ratio = brentq(slope, logs[top - 1], logs[top + 1], xtol=1e-14)
-    chosen = [value.item() for value in precisions(np.exp([log_ratio]))]
+    with np.errstate(over="ignore"):
+        chosen = [(value / unit / unit).item() for value in precisions(np.exp([log_ratio]))]
+    if not 1 / EXTREME < min(chosen) <= max(chosen) < EXTREME:
+        size = "smaller" if max(chosen) >= EXTREME else "larger"
+        raise ValueError(
+            f"y: expected targets whose precision can be told in floats, got {size} ones: take another unit"
+        )
     return (chosen[0] if alpha is None else alpha), (chosen[1] if beta is None else beta)
 
 

@@ -82,15 +82,16 @@ class BayesianLinearRegression:
         self._triangle, self.n = triangle, n
         self._precisions, self._solved = None, None
 
-    def fit(self, x, y):
+    def fit(self, x, y=None):
         """Forget what was seen, and learn from these examples.
 
         Parameters
         ----------
-        x : array, shape (N, D) or (N,)
-            Inputs, as the basis takes them.
+        x : array, shape (N, D) or (N,), or iterable of batches
+            Inputs, as the basis takes them; or a ``DataLoader`` of pairs
+            ``(x, y)``, of which one batch at a time is in memory.
         y : array, shape (N,) or (N, 1)
-            Targets.
+            Targets. A loader brings its own.
 
         Returns
         -------
@@ -103,11 +104,9 @@ class BayesianLinearRegression:
             If shapes do not match, or a value or a feature is not finite. The
             model is then as it was before the call.
         """
-        x, y = _as_examples(x, y)
-        self._know(rotate_in(None, self.basis, x, y), len(y))
-        return self
+        return self._learn(None, 0, x, y)
 
-    def update(self, x, y):
+    def update(self, x, y=None):
         """Learn from more examples: the posterior is that of all of them at once.
 
         Memory does not depend on how many have been seen. Hand a long series
@@ -130,8 +129,12 @@ class BayesianLinearRegression:
             As ``fit``, and if the inputs have another number of features than
             those before.
         """
-        x, y = _as_examples(x, y)
-        self._know(rotate_in(self._triangle, self.basis, x, y), self.n + len(y))
+        return self._learn(self._triangle, self.n, x, y)
+
+    def _learn(self, triangle, n, x, y):
+        for rows, targets in _chunks(x, y):
+            triangle, n = rotate_in(triangle, self.basis, rows, targets), n + len(targets)
+        self._know(triangle, n)
         return self
 
     def predict(self, x):
@@ -327,6 +330,17 @@ def _as_rows(x):
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"x: expected at least one input, shape (N, D) or (N,), got shape {x.shape}")
     return x[:, None] if x.ndim == 1 else x
+
+
+def _chunks(x, y):
+    """Examples, all at once from arrays, batch by batch from a loader."""
+    if y is None:
+        from uqhelpers import batches  # loads torch, which arrays do not need
+
+        if batches.is_loader(x):
+            yield from (_as_examples(*batch) for batch in batches.pairs(x))
+            return
+    yield _as_examples(x, y)
 
 
 def _as_examples(x, y):

@@ -37,10 +37,10 @@ def rotate_in(triangle, basis, x, y):
         part = slice(start, start + step)
         rows = np.column_stack([features_of(basis, x[part], width), as_real(y[part], "y")])
         triangle = _triangle_of(rows if triangle is None else np.concatenate([triangle, rows]))
-        if not np.abs(triangle).max() < LARGEST:
-            raise ValueError(
-                "x: expected features and targets of a size that can be squared, got larger ones"
-            )
+        largest = np.abs(triangle).max(axis=0)
+        if not largest.max() < LARGEST:
+            what = "y: expected targets" if largest[:-1].max() < LARGEST else "x: expected features"
+            raise ValueError(f"{what} of a size that can be squared, got larger ones")
     return triangle
 
 
