@@ -17,6 +17,8 @@ _MODULES = (
     "bayesian_linear_regression",
     "calibration",
     "confidnet",
+    "conformal",
+    "credal",
     "data",
     "ddu",
     "deep_ensembles",
