@@ -69,6 +69,15 @@ def tidy_scripts(app, pagename, templatename, context, doctree):
     context["script_files"] = kept
 
 
+def give_tables_room(app, pagename, templatename, context, doctree):
+    """A frame around each table of Markdown: the table keeps its width, and what is around it scrolls."""
+    frame = '<div class="pst-scrollable-table-container">'
+    body = context.get("body", "")
+    context["body"] = re.sub(
+        f"{frame}(<table.*?</table>)", rf'{frame}<div class="uq-wide">\1</div>', body, flags=re.DOTALL
+    )
+
+
 def reread_what_ran(app, env, added, changed, removed):
     """The pages whose notebook has run again since they were read.
 
@@ -154,6 +163,7 @@ def setup(app):
     app.connect("env-get-outdated", reread_what_ran)
     app.connect("env-before-read-docs", refuse_execution)
     app.connect("html-page-context", tidy_scripts, priority=900)
+    app.connect("html-page-context", give_tables_room)
     # A change of this file makes every page be read again.
     version = int(hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8], 16)
     return {"env_version": version, "parallel_read_safe": True, "parallel_write_safe": True}

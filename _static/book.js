@@ -42,7 +42,7 @@ document.addEventListener("DOMContentLoaded", function () {
   all("#pst-primary-sidebar", function (e) { e.setAttribute("role", "region"); e.setAttribute("aria-label", "Book navigation"); });
   // scrollable-region-focusable
   function reach() {
-    all("mjx-container[display], div.math, .cell_output pre, div.highlight pre, .pst-scrollable-table-container, .cell_output table", function (e) {
+    all("mjx-container[display], div.math, .cell_output pre, div.highlight pre, .pst-scrollable-table-container, .uq-table, .cell_output table", function (e) {
       if (e.scrollWidth > e.clientWidth + 1) { e.tabIndex = 0; } else { e.removeAttribute("tabindex"); }
     });
   }
