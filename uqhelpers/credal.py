@@ -28,7 +28,8 @@ __all__ = [
 
 SLACK = 1e-9  # by which bounds may miss a sum of 1, for they were rounded
 EXACT = 1e-13  # lower entropies are found to this many nats
-ROWS = 20_000  # boxes worked on at a time
+ROWS = 10_000  # boxes worked on at a time
+NUMBERS = 1 << 20  # of the systems of equations solved at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,9 +259,9 @@ def upper_entropy(credal):
     """
     classes = _classes(credal)
     if isinstance(credal, Hull):
-        return np.concatenate(
-            [_best_mixture(part) for part in _parts(credal.members.transpose(1, 0, 2), ROWS // 10)]
-        )
+        members = credal.members.transpose(1, 0, 2)
+        rows = max(1, NUMBERS // (members.shape[1] + 1) ** 2)
+        return np.concatenate([_best_mixture(part) for part in _parts(members, rows)])
     found = [_water(lower, upper) for lower, upper in _boxes(credal, classes)]
     return np.concatenate(found)
 

@@ -121,9 +121,10 @@ class SplitClassifier:
     alpha : float
         Accepted rate of misses, in [0, 1].
     seed : int or numpy.random.Generator, optional
-        Randomise adaptive scores, at calibration and at prediction *alike*: the
-        coverage is then as near to 1 - alpha as the rank allows, and a set may be
-        empty. By default nothing is random, and coverage may be far above.
+        Randomise adaptive scores, at calibration and at prediction *alike*: sure
+        predictions no longer all score their own probability, and sets get
+        smaller. Each call of ``fit`` and ``predict`` draws anew. By default
+        nothing is random.
     by : str, optional
         ``"class"`` or ``"group"``: a threshold of its own for each class, or for
         each group of inputs (Mondrian). The promise then holds in each of them.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uqhelpers._checks import as_number, as_scores, as_whole
-from uqhelpers.conformal.ranks import as_level, quantile, rank
+from uqhelpers.conformal.ranks import rank
 
 __all__ = ["AdaptiveConformal", "Stream"]
 
@@ -75,9 +75,7 @@ class AdaptiveConformal:
 
     def threshold(self, scores):
         """The largest score to let in, given past scores, shape (n,): infinite at a level of 0 or less."""
-        if self.level <= 0:
-            return np.inf
-        return -np.inf if self.level >= 1 else quantile(scores, self.level)
+        return self._of_ranked(np.sort(as_scores(scores, "scores")))
 
     def update(self, miss):
         """Take note of whether the truth was missed, and return the new level."""
@@ -136,10 +134,5 @@ class AdaptiveConformal:
             return np.inf
         if self.level >= 1:
             return -np.inf
-        k = rank(len(ranked), as_level_of(self.level))
-        return -np.inf if k == 0 else ranked[k - 1] if k <= len(ranked) else np.inf
-
-
-def as_level_of(level):
-    """A level that has drifted by sums of floats, as the nearest float of 12 digits."""
-    return float(as_level(round(level, 12)))
+        k = rank(len(ranked), round(self.level, 12))  # sums of floats drift
+        return -np.inf if k == 0 else float(ranked[k - 1]) if k <= len(ranked) else np.inf
