@@ -1,5 +1,6 @@
 """What a check is made of, and what a learner sees of it."""
 
+import importlib
 import subprocess
 import sys
 import time
@@ -10,108 +11,20 @@ import pytest
 
 import uqhelpers.grading as grading
 from uqhelpers import metrics
-from uqhelpers.grading import _notebooks
+from uqhelpers.grading import _forbidden, _notebooks
 from uqhelpers.grading._engine import (
-    Failed,
     Learner,
     NotYet,
     Raised,
     Stopped,
-    as_numbers,
-    expect,
-    expect_choice,
     expect_close,
     expect_parts,
+    part,
+    points_in_words,
     question,
     run_question,
 )
 from uqhelpers.grading._wire import DEPTH, Network, decode, encode, parse, plain
-
-# --- what is expected ------------------------------------------------------------------------------
-
-
-def test_the_right_answer_passes_as_array_list_or_tuple():
-    for got in (np.array([1.0, 2.0]), [1, 2], plain((1.0, 2.0))):
-        expect_close(got, [1, 2])
-
-
-def test_a_wrong_answer_gets_the_hint_whose_value_it_is():
-    with pytest.raises(Failed, match="the square"):
-        expect_close([1.0, 4.0], [1, 2], hints={"the cube": [1, 8], "the square": [1, 4]})
-
-
-def test_a_hint_may_have_another_shape_or_be_nan():
-    with pytest.raises(Failed, match="the mean"):
-        expect_close(1.5, [1, 2], hints={"the mean": 1.5})
-    with pytest.raises(Failed, match="zero times infinity"):
-        expect_close([np.nan, 1], [0, 1], hints={"zero times infinity": [np.nan, 1]})
-
-
-@pytest.mark.parametrize(
-    ("got", "message"),
-    [
-        ([2.0, 4.0], "2 times as large as it should be everywhere"),
-        ([4.0, 5.0], "off by 3"),
-        ([1.0, 5.0], "largest difference is 3, at \\[1\\]"),
-        ([1.0], "expected an array of shape \\(2,\\), got an array of shape \\(1,\\)"),
-        (1.0, "got one number"),
-        ([np.nan, 2.0], "NaN or infinite in 1 of 2"),
-        ("text", "expected numbers, got str"),
-        ([[1], [2, 3]], "rows of different lengths"),
-        ({"a": 1}, "expected numbers, got dict"),
-        ([None, 1], "expected numbers"),
-    ],
-)
-def test_another_wrong_answer_is_described(got, message):
-    with pytest.raises(Failed, match=message):
-        expect_close(got, [1.0, 2.0])
-
-
-def test_nan_is_never_right():
-    with pytest.raises(Failed):
-        expect(abs(np.nan - 1) < 1e-6, "no")
-    with pytest.raises(Failed):
-        expect_close(np.nan, 1.0)
-
-
-def test_a_choice_says_what_the_other_one_overlooks():
-    expect_choice("Too Low ", "too low", {})
-    with pytest.raises(Failed, match="because"):
-        expect_choice("high", "too low", {"high": "because"})
-    with pytest.raises(Failed, match="expected one of 'high', 'too low', got 'up'"):
-        expect_choice("up", "too low", {"high": "because"})
-    with pytest.raises(Failed, match="expected one of"):
-        expect_choice(3, "too low", {})
-
-
-def test_the_parts_of_an_answer_are_counted():
-    assert expect_parts([1, 2], ["a", "b"]) == [1, 2]
-    assert len(expect_parts(np.zeros((2, 3)), ["a", "b"])) == 2
-    for got in ([1], 3.0, "ab", {"a": 1, "b": 2}, np.array(3.0)):
-        with pytest.raises(Failed, match="expected 2 things, a, b"):
-            expect_parts(got, ["a", "b"])
-
-
-def test_points_below_zero_are_refused():
-    with pytest.raises(ValueError, match="points"):
-        question("q1", points=-1)
-
-
-def test_texts_are_refused_before_they_take_any_room():
-    with pytest.raises(Failed, match="expected numbers, got str"):
-        expect_close(["x" * 1_000_000] + ["y"] * 1_000_000, [1.0])
-
-
-def test_an_answer_can_be_tied_to_the_learners_own_number():
-    def own(learner, seed):
-        sample = np.random.default_rng(int(as_numbers(learner.value("my_number")))).normal(size=50)
-        expect_close(learner.value("my_mean"), sample.mean())
-
-    mean = np.random.default_rng(4711).normal(size=50).mean()
-    own(Learner({"my_number": 4711, "my_mean": mean}), 0)
-    with pytest.raises(Failed):
-        own(Learner({"my_number": 4712, "my_mean": mean}), 0)
-
 
 # --- the learner's side -----------------------------------------------------------------------------
 
@@ -212,6 +125,141 @@ def test_a_check_that_cannot_read_an_answer_fails_it():
 
     (result,) = run_question([trips], SimpleNamespace(forbids=()), 0)
     assert (result.status, result.earned) == ("failed", 0)
+
+
+# --- the parts of a question ----------------------------------------------------------------------------
+
+
+@question("q1", points={"the sum": 2, "the product": 1})
+def two_things(learner, seed):
+    for x in (2.0, 3.0):
+        got = expect_parts(learner.call("f", x), ["the sum", "the product"])
+        with part("the sum"):
+            expect_close(got[0], x + x)
+        with part("the product"):
+            expect_close(got[1], x * x, {"the sum once more": x + x})
+
+
+@pytest.mark.parametrize(
+    ("answer", "earned"),
+    [
+        (lambda x: (x + x, x * x), [2, 1]),
+        (lambda x: (x + x, 0.0), [2, 0]),
+        (lambda x: (None, x * x), [0, 1]),
+        (lambda x: (..., x * x), [0, 1]),
+        (lambda x: (4.0, x * x), [0, 1]),
+        (lambda x: (x + x, x * x) if x < 3 else None, [0, 0]),
+        (lambda x: (x + x, x * x) if x < 3 else 1 / 0, [0, 0]),
+        (lambda x: (x + x, x * x, 1), [0, 0]),
+        (lambda x: None, [0, 0]),
+    ],
+)
+def test_a_right_half_earns_its_half_and_what_is_common_costs_both(answer, earned):
+    results = run_question([two_things], Learner({"f": answer}), 0)
+    assert [result.earned for result in results] == earned
+    assert [result.check for result in results] == ["the sum", "the product"]
+
+
+def test_an_answer_that_leaves_a_part_open_is_not_yet_there():
+    results = run_question([two_things], Learner({"f": lambda x: (..., x * x)}), 0)
+    assert [result.status for result in results] == ["not yet", "passed"]
+
+
+def test_a_result_says_which_mistakes_it_looks_like_and_what_was_asked_for():
+    results = run_question([two_things], Learner({"f": lambda x: (x + x, x + x)}), 0)
+    assert results[1].mistakes == ("the sum once more",)
+    assert results[0].mistakes == ()
+    assert results[0].asked == ("f",)
+
+
+def test_a_part_that_the_check_never_reaches_earns_nothing():
+    @question("q1", points={"first": 1, "second": 1})
+    def forgets(learner, seed):
+        with part("first"):
+            pass
+
+    assert [result.earned for result in run_question([forgets], Learner({}), 0)] == [1, 0]
+
+
+def test_a_part_that_was_not_announced_is_an_error():
+    @question("q1", points={"first": 1, "second": 1})
+    def misspelt(learner, seed):
+        with part("frist"):
+            pass
+
+    results = run_question([misspelt], Learner({}), 0)
+    assert sum(result.earned for result in results) == 0
+    assert "expected one of first, second, got 'frist'" in results[0].message
+
+
+def test_an_answer_stopped_in_one_part_keeps_the_parts_before_it():
+    @question("q1", points={"first": 1, "second": 1, "third": 1})
+    def slow(learner, seed):
+        with part("first"):
+            pass
+        with part("second"):
+            raise Stopped("too long")
+        with part("third"):
+            pass
+
+    results = run_question([slow], Learner({}), 0)
+    assert [result.earned for result in results] == [1, 0, 0]
+
+
+def test_the_points_of_parts_are_said_in_words():
+    assert points_in_words([two_things]) == "2 points for the sum, 1 for the product"
+    assert points_in_words([question("q2", points=3)(lambda learner, seed: None)]) == ""
+
+
+# --- what is forbidden --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("helper", "called"),
+    [
+        ("bayesian_linear_regression.BayesianLinearRegression", "_combine"),
+        ("evidential.evidential_loss", "_kl"),
+        ("variational_inference.kl_of", "_kl"),
+        ("variational_inference.kl_of", "_GaussianKL"),
+        ("odin.perturb", "_Settings"),
+        ("mc_dropout.sample_outputs", "forward_passes"),
+        ("metrics.eaurc", "_groups"),
+        ("calibration.brier_decomposition", "_murphy"),
+        ("metrics.predictive_entropy", "_entropy"),
+    ],
+)
+def test_what_is_forbidden_is_followed_to_what_it_calls(helper, called):
+    found = _forbidden.followed(helper)
+    assert called in [name for _, name in found]
+    for module, name in found:
+        assert hasattr(importlib.import_module(f"uqhelpers.{module}"), name)
+
+
+def test_what_only_reads_arguments_is_not_forbidden():
+    names = [name for _, name in _forbidden.followed("evidential.vacuity")]
+    assert names == ["vacuity"]
+    for helper in ("metrics.aurc", "deep_ensembles.mixture_nll", "ddu.GaussianFeatureDensity"):
+        assert not any("_checks" in module for module, _ in _forbidden.followed(helper))
+
+
+def test_a_private_piece_of_a_forbidden_helper_is_refused_wherever_it_lies():
+    from uqhelpers import bayesian_linear_regression as module
+
+    piece = module._combine
+    namespace = {"mine": piece, "f": lambda: module._combine()}
+    namespace["g"] = eval("lambda: mine()", namespace)
+    learner = Learner(namespace)
+    learner.forbids = ("bayesian_linear_regression.BayesianLinearRegression",)
+    for name in "fg":
+        with pytest.raises(Raised, match="write this one yourself: `bayesian"):
+            learner.call(name)
+    assert module._combine is piece
+
+
+def test_a_misspelt_helper_is_refused():
+    for name in ("metrics.mutual_infomation", "no_such.thing", "metrics", "evidential.__all__"):
+        with pytest.raises(ValueError, match="forbids: expected a function"):
+            _forbidden.followed(name)
 
 
 # --- plain data ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import stress_grading
-from uqhelpers.grading import _batch, _engine, _reports, _sandbox
+from uqhelpers.grading import _batch, _engine, _sandbox, _tables
 from uqhelpers.grading.__main__ import main
 from uqhelpers.grading._batch import find_submissions, grade, slug
 from uqhelpers.grading._sandbox import Limits, SandboxedLearner, SandboxUnavailable
@@ -340,20 +340,20 @@ def test_the_secret_seeds_tell_nothing_about_each_other():
 
 @pytest.mark.parametrize("text", ["=1+1", " =1", "+1", "-1", "@a", "\t=1", "\ufeff=1", "＝1", "|x", "\n=1"])
 def test_text_is_never_a_formula(text):
-    assert _reports.cell(text).startswith("'")
+    assert _tables.cell(text).startswith("'")
 
 
 def test_numbers_stay_numbers():
-    assert _reports.cell(-1.5) == "-1.5"
-    assert _reports.cell(2) == "2"
+    assert _tables.cell(-1.5) == "-1.5"
+    assert _tables.cell(2) == "2"
 
 
 def test_a_file_is_written_wholly_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "grades.csv"
-    _reports.write_atomically(path, "old")
+    _tables.write_atomically(path, "old")
     monkeypatch.setattr(os, "replace", lambda *a: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        _reports.write_atomically(path, "new")
+        _tables.write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["grades.csv"]
 

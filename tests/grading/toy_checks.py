@@ -9,7 +9,7 @@ from uqhelpers.metrics import mutual_information
 @question("q1", points=2, hint="multiply by two")
 def doubles(learner, seed):
     x = np.random.default_rng(seed).normal(size=5)
-    expect_close(learner.call("double", x), 2 * x, hints={"that is the square": x**2})
+    expect_close(learner.call("double", x), 2 * x, mistakes={"that is the square": x**2})
 
 
 HELPERS = ("metrics.mutual_information", "metrics.decompose", "metrics.SampleAccumulator")

@@ -24,7 +24,7 @@ the same process as that program can be changed by it, so
 - what crosses is JSON of bounded size, decoded into plain data (``_wire``):
   nothing is unpickled, and no object with methods of the student's arrives;
 - a question that asks for an implementation runs where that helper is absent;
-- names and messages are escaped wherever they are written (``_reports``), and
+- names and messages are escaped wherever they are written (``_tables``, ``_pages``), and
   file names of ours are derived, never taken over.
 
 What stays possible: a right answer copied from another student, or from the

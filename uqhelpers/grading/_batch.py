@@ -22,14 +22,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _notebooks, _reports
+from . import _notebooks, _reports, _tables
 from ._engine import (
     checks_by_question,
     forbidden,
     load_checks,
     manual_questions,
     run_question,
-    title,
 )
 from ._sandbox import PACKAGE, Limits, SandboxedLearner, SandboxUnavailable, check_apart, try_sandbox
 
@@ -196,10 +195,11 @@ def grade_notebook(data, stem, secret, limits=None, checks=None):
 def nothing_earned(module, message):
     """The results of a submission that could not be run."""
     return [
-        {"question": name, "check": title(one), "points": one.mark.points}
-        | {"earned": 0, "status": "not run", "message": message}
+        {"question": name, "check": part, "points": points}
+        | {"earned": 0, "status": "not run", "message": message, "mistakes": [], "asked": []}
         for name, checks in checks_by_question(module).items()
         for one in checks
+        for part, points in one.mark.parts.items()
     ]
 
 
@@ -290,8 +290,8 @@ def grade(
         grader = Grader(stem, out, limits, checks, module, state)
         grader.run(found, jobs, progress)
         records = [grader.finished(one) for one in found]
-        points = _reports.read_rubric(rubric, module) if rubric else {}
-        records = [_reports.with_manual(record, module, points) for record in records]
+        points = _tables.read_rubric(rubric, module) if rubric else {}
+        records = [_tables.with_manual(record, module, points) for record in records]
         for record in records:
             record["slug"] = slug(record["student"])
         _reports.write_all(records, module, stem, out, junit, gradescope)
@@ -391,7 +391,7 @@ class Grader:
             "out_of": sum(result["points"] for result in graded["results"]),
             **graded,
         }
-        _reports.write_atomically(self.path(submission), json.dumps(record, indent=1, allow_nan=False))
+        _tables.write_atomically(self.path(submission), json.dumps(record, indent=1, allow_nan=False))
 
 
 def load_state(out, stem):
@@ -404,7 +404,7 @@ def load_state(out, stem):
             raise ValueError(f"out: expected a folder for {stem!r}, got one that holds {other!r}")
         return state
     state = {"format": FORMAT, "exercise": stem, "secret": secrets.token_hex(32)}
-    _reports.write_atomically(path, json.dumps(state, indent=1), mode=0o600)
+    _tables.write_atomically(path, json.dumps(state, indent=1), mode=0o600)
     return state
 
 

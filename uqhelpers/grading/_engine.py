@@ -6,52 +6,92 @@ learner, in the notebook, and the batch grader, which hands it a learner that
 lives in a sandbox.
 """
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from ._expect import (
+    Failed,
+    NotYet,
+    Raised,
+    Stopped,
+    as_number,
+    as_numbers,
+    expect,
+    expect_choice,
+    expect_close,
+    expect_parts,
+    expect_words,
+    judged,
+    part,
+)
+from ._forbidden import WriteItYourself, helpers_forbidden, is_loaded
 from ._wire import Network, plain
 
+__all__ = [
+    "Failed",
+    "Learner",
+    "Manual",
+    "NotYet",
+    "Raised",
+    "Result",
+    "Stopped",
+    "as_number",
+    "as_numbers",
+    "checks_by_question",
+    "expect",
+    "expect_choice",
+    "expect_close",
+    "expect_parts",
+    "expect_words",
+    "forbidden",
+    "load_checks",
+    "manual",
+    "manual_questions",
+    "part",
+    "points_in_words",
+    "question",
+    "run_question",
+    "stems",
+]
+
 LEARNERS_SEED = 1  # what the notebook's own check draws with; the grader's seed is fresh and secret
+WHOLE = "the answer"  # what the only part of a question is called
 STEM = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-
-class Failed(AssertionError):
-    """An answer that is there and not right; the message is for the learner."""
-
-
-class NotYet(Failed):
-    """No answer yet."""
-
-
-class Raised(Failed):
-    """The learner's code raised, or could not be run to its end."""
-
-
-class Stopped(Raised):
-    """The learner's code ran out of time, or ended its process: no more is asked in this question."""
-
-
-class WriteItYourself(RuntimeError):
-    """A helper was called that the question asks the learner to write."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What `question` notes on a check: its question, points, free hint, forbidden helpers."""
+    """What `question` notes on a check.
+
+    Attributes
+    ----------
+    name : str
+        The question.
+    parts : dict
+        The points of each part, by its name.
+    hint : str
+        Free.
+    forbids : tuple of str
+    read : str
+        The heading in the chapter under which it is explained.
+    """
 
     name: str
-    points: float
+    parts: Mapping
     hint: str
     forbids: tuple
+    read: str
+
+    @property
+    def points(self):
+        return sum(self.parts.values())
 
 
 @dataclass(frozen=True)
@@ -69,7 +109,22 @@ class Manual:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one check: ``status`` is passed, failed, not yet, or not run."""
+    """What came of one part of a question.
+
+    Attributes
+    ----------
+    question, check : str
+        The question, and the part's name.
+    points, earned : float
+    status : str
+        passed, failed, not yet, or not run.
+    message : str
+        What is wrong; of a part that passed, what is true.
+    mistakes : tuple of str
+        The known mistakes that the answer looks like.
+    asked : tuple of str
+        The learner's names that were asked for.
+    """
 
     question: str
     check: str
@@ -77,31 +132,52 @@ class Result:
     earned: float
     status: str
     message: str
+    mistakes: tuple = ()
+    asked: tuple = ()
 
 
-def question(name, points=1, *, hint="", forbids=()):
+def question(name, points=1, *, hint="", forbids=(), read=""):
     """Mark a check: the question it belongs to and what it is worth.
 
     Parameters
     ----------
     name : str
         Such as ``"q3"``. A question may have several checks; its points add up.
-    points : float
-        At least 0.
+    points : float or dict
+        At least 0. A dictionary gives the points of each part by its name, such
+        as ``{"the mean": 2, "the covariance": 1}``; the check then judges each
+        in ``with part("the mean"):``. The names are read before the answer is
+        given, so they say what is asked and not what is right.
     hint : str
         What ``hint(stem, name)`` shows. It costs nothing.
     forbids : sequence of str
         Helpers the learner is to write, such as ``"metrics.mutual_information"``.
-        Calling one in the answer says "write this one yourself".
+        Calling one in the answer, or what of the package's own it calls, says
+        "write this one yourself".
+    read : str
+        The heading of the chapter's section to read again.
     """
-    if not points >= 0:
-        raise ValueError(f"points: expected a number of at least 0, got {points!r}")
+    by_part = isinstance(points, Mapping)
+    values = list(points.values()) if by_part else [points]
+    if not values or not all(value >= 0 for value in values):
+        raise ValueError(f"points: expected numbers of at least 0, got {points!r}")
 
     def mark(check):
-        check.mark = Mark(name, points, hint, tuple(forbids))
+        parts = dict(points) if by_part else {WHOLE: points}
+        check.mark = Mark(name, parts, hint, tuple(forbids), read)
         return check
 
     return mark
+
+
+def points_in_words(checks):
+    """What each part of a question is worth, as its text says it; empty if it has one part."""
+    parts = {name: value for check in checks for name, value in check.mark.parts.items()}
+    if len(parts) < 2:
+        return ""
+    (first, value), *rest = parts.items()
+    listed = [f"{value:g} point{'s' if value != 1 else ''} for {first}"]
+    return ", ".join(listed + [f"{value:g} for {name}" for name, value in rest])
 
 
 def manual(name, prompt, criteria):
@@ -242,52 +318,23 @@ def describe(error):
     return text if line is None else f"{text} (line {line} of its cell)"
 
 
-def is_loaded(helper):
-    """Whether the module of a helper, such as ``"metrics.aurc"``, has been imported."""
-    return f"uqhelpers.{helper.rsplit('.', 1)[0]}" in sys.modules
+class Asking:
+    """A learner, and which of its names a check asks for."""
 
+    def __init__(self, learner):
+        self.learner, self.asked = learner, []
 
-@contextlib.contextmanager
-def helpers_forbidden(names, namespace):
-    """While it lasts, each named helper that is loaded says "write this one yourself".
+    def call(self, name, *args):
+        self.asked.append(name)
+        return self.learner.call(name, *args)
 
-    It is replaced in its module and wherever the notebook holds it under a
-    name of its own. A module that is not loaded stays so: some take torch with
-    them, and a first answer should not wait for that. This is a reminder; in
-    the sandbox the helper is not there.
-    """
-    undo = []
-
-    def replace(owner, key, stub):
-        undo.append((owner, key, owner[key]))
-        owner[key] = stub
-
-    for name in filter(is_loaded, names):
-        module_name, function_name = name.rsplit(".", 1)
-        module = sys.modules[f"uqhelpers.{module_name}"]
-        original, stub = getattr(module, function_name), refuse(name)
-        for owner in {module, sys.modules[original.__module__]}:
-            replace(vars(owner), function_name, stub)
-        for key in [key for key, value in namespace.items() if value is original]:
-            replace(namespace, key, stub)
-    try:
-        yield
-    finally:
-        for owner, key, value in reversed(undo):
-            owner[key] = value
-
-
-def refuse(name):
-    """A stand-in for a forbidden helper."""
-
-    def stub(*args, **kwargs):
-        raise WriteItYourself(f"write this one yourself: `{name}` is what the question asks for")
-
-    return stub
+    def value(self, name):
+        self.asked.append(name)
+        return self.learner.value(name)
 
 
 def run_question(checks, learner, seed):
-    """The results of one question's checks.
+    """The results of one question's parts.
 
     After an answer that ran out of time the rest is not run: each would cost
     its time again.
@@ -306,121 +353,53 @@ def run_question(checks, learner, seed):
     """
     results, stopped = [], False
     for check in checks:
-        mark, earned = check.mark, 0
-        learner.forbids = mark.forbids
+        learner.forbids = check.mark.forbids
         if stopped:
-            status, message = "not run", "not run: an earlier check of this question was stopped"
-        else:
-            try:
-                check(learner, seed)
-                status, message, earned = "passed", "", mark.points
-            except NotYet as error:
-                status, message = "not yet", str(error)
-            except Stopped as error:
-                status, message, stopped = "failed", str(error), True
-            except Failed as error:
-                status, message = "failed", str(error)
-            except Exception as error:  # an answer of a form that the check did not foresee
-                status = "failed"
-                message = f"the answer has a form that cannot be checked ({type(error).__name__}: {error})"
-        results.append(Result(mark.name, title(check), mark.points, earned, status, message[:600]))
+            late = Failed("not run: an earlier check of this question was stopped")
+            results += [_result(check, name, late, (), "not run") for name in check.mark.parts]
+            continue
+        asking = Asking(learner)
+        outcomes, stopped = _judge(check, asking, seed)
+        asked = tuple(dict.fromkeys(asking.asked))
+        results += [_result(check, name, outcome, asked) for name, outcome in outcomes.items()]
     return results
 
 
-def expect(condition, message):
-    """Fail with ``message`` unless ``condition`` is true.
+def _judge(check, learner, seed):
+    """What came of each part of a check, and whether it had to be stopped.
 
-    Not ``assert``, which ``python -O`` removes. Write ``expect(error < limit, …)``,
-    never ``not error > limit``: a NaN must fail.
+    What goes wrong inside a part is that part's; anything else is common to all.
     """
-    if not bool(condition):
-        raise Failed(message)
+    last = None
+    with judged(check.mark.parts) as outcomes:
+        try:
+            check(learner, seed)
+        except Failed as error:
+            last = error
+        except Exception as error:  # an answer of a form that the check did not foresee
+            last = Failed(f"the answer has a form that cannot be checked ({type(error).__name__}: {error})")
+    common = last is not None and not any(outcome is last for outcome in outcomes.values())
+    found = {}
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, Failed):
+            found[name] = outcome
+        elif common:
+            found[name] = last
+        elif outcome is None and len(outcomes) > 1:
+            found[name] = Failed("not run: an earlier part was stopped")
+        else:
+            found[name] = "passed"
+    return found, isinstance(last, Stopped)
 
 
-def expect_close(got, want, hints=None, rtol=1e-6, atol=1e-9, what="the answer"):
-    """Fail unless ``got`` equals ``want``, with the hint whose wrong value it equals.
-
-    Parameters
-    ----------
-    got : plain data
-        The learner's answer.
-    want : array or number
-    hints : dict, optional
-        What to say, and the wrong value that gives it away.
-    rtol, atol : float
-        As in ``numpy.allclose``.
-    what : str
-        What the message calls the answer.
-    """
-    array = as_numbers(got, what)
-    want = np.asarray(want, dtype=np.float64)
-    if _equal(array, want, rtol, atol):
-        return
-    for text, wrong in (hints or {}).items():
-        if _equal(array, np.asarray(wrong, dtype=np.float64), rtol, atol):
-            raise Failed(text)
-    if array.shape != want.shape:
-        raise Failed(f"{what}: expected {_shape(want)}, got {_shape(array)}")
-    if not np.isfinite(array).all() and np.isfinite(want).all():
-        raise Failed(f"{what} is NaN or infinite in {np.sum(~np.isfinite(array))} of {array.size} places")
-    raise Failed(f"{what} is not right yet{_smell(array, want)}")
-
-
-def expect_choice(got, want, reasons, what="the answer"):
-    """Fail unless the text ``got`` is ``want``; ``reasons`` says what each other choice overlooks."""
-    if type(got) is not str:
-        raise Failed(f"{what}: expected one of {', '.join(map(repr, sorted([want, *reasons])))}")
-    choice = got.strip().lower()
-    if choice != want:
-        options = ", ".join(map(repr, sorted([want, *reasons])))
-        raise Failed(reasons.get(choice, f"{what}: expected one of {options}, got {got[:40]!r}"))
-
-
-def expect_parts(got, names):
-    """The parts of an answer that is to have one for each of ``names``; `Failed`, naming them, if not."""
-    parts = list(got) if type(got) is list or (type(got) is np.ndarray and got.ndim > 0) else None
-    if parts is None or len(parts) != len(names):
-        came = f"{len(parts)} parts" if parts is not None else f"a single {type(got).__name__}"
-        raise Failed(f"expected {len(names)} things, {', '.join(names)}; got {came}")
-    return parts
-
-
-def as_numbers(got, what="the answer"):
-    """Plain data as a float64 array; `Failed`, saying what came, if it is not numbers."""
-    other = _not_a_number(got)
-    if other is not None:
-        raise Failed(f"{what}: expected numbers, got {other}")
-    try:
-        return np.asarray(got, dtype=np.float64)
-    except ValueError:
-        raise Failed(f"{what}: expected an array, got rows of different lengths") from None
-
-
-def _not_a_number(got):
-    """The type of the first thing in it that is no number, if any.
-
-    Looked for before NumPy sees it: an array of texts would take the room of
-    the longest for each.
-    """
-    if type(got) is list:
-        return next(filter(None, map(_not_a_number, got)), None)
-    return None if type(got) in (bool, int, float, np.ndarray) else type(got).__name__
-
-
-def _equal(array, other, rtol, atol):
-    return array.shape == other.shape and np.allclose(array, other, rtol=rtol, atol=atol, equal_nan=True)
-
-
-def _shape(array):
-    return "one number" if array.ndim == 0 else f"an array of shape {array.shape}"
-
-
-def _smell(array, want):
-    """A factor or an offset that is the same everywhere, if there is one."""
-    with np.errstate(all="ignore"):
-        ratio, offset = np.ravel(array / want), np.ravel(array - want)
-    for values, words in ((ratio, "{:.4g} times as large as it should be"), (offset, "off by {:.4g}")):
-        if values.size and np.isfinite(values).all() and np.ptp(values) <= 1e-6 * abs(values[0]):
-            return f": it is {words.format(values[0])}" + (" everywhere" if values.size > 1 else "")
-    worst = np.unravel_index(np.abs(array - want).argmax(), want.shape)
-    return f": the largest difference is {abs(array - want)[worst]:.3g}, at {list(map(int, worst))}"
+def _result(check, name, outcome, asked, status=""):
+    """The result of one part."""
+    mark = check.mark
+    if outcome == "passed":
+        said = (
+            title(check) if len(mark.parts) == 1 else ""
+        )  # what is true, and would have told too much before
+        return Result(mark.name, name, mark.parts[name], mark.parts[name], "passed", said, (), asked)
+    status = status or ("not yet" if isinstance(outcome, NotYet) else "failed")
+    message = str(outcome)[:600]
+    return Result(mark.name, name, mark.parts[name], 0, status, message, outcome.mistakes, asked)

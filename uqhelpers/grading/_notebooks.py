@@ -11,6 +11,10 @@ whose cells may carry these tags:
     A raw cell, which never runs, with a known wrong answer to the question that
     the cell's metadata names. Its first line, ``# hint: …``, is part of what the
     check must say. Only the tests see these cells.
+``from-the-page``
+    A raw cell with the best that can be pasted from the chapter as an answer to
+    the question that its metadata names, renamed so that it runs. Its first
+    line, ``# from: …``, says from where. Only the tests see these cells.
 ``instructor``
     For instructors; dropped.
 """
@@ -26,6 +30,8 @@ SOLUTION = re.compile(
     r"(?ms)^([ \t]*)# BEGIN SOLUTION(?::[ \t]*([^\n]*))?[ \t]*\n.*?^[ \t]*# END SOLUTION[ \t]*$"
 )
 HINT = re.compile(r"# hint: (.+)")
+PASTE = re.compile(r"# from: (.+)")
+FOR_TESTS = {"wrong-answer", "from-the-page"}
 LARGEST = 10 * 2**20  # bytes of a submission
 MOST_CELLS = 1000
 CALL = re.compile(r"\b(?:check|score|hint)\(\s*[\"']([a-z][a-z0-9_]*)[\"']")
@@ -82,7 +88,7 @@ def solved_version(master):
 
 def _select(master, change):
     notebook = copy.deepcopy(master)
-    cells = [c for c in notebook["cells"] if not tags_of(c) & {"wrong-answer", "instructor"}]
+    cells = [c for c in notebook["cells"] if not tags_of(c) & {"instructor", *FOR_TESTS}]
     for cell in cells:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
@@ -119,6 +125,22 @@ def wrong_answers(master):
                     f"wrong-answer: expected a question and a first line '# hint: ', cell {cell.get('id')}"
                 )
             found.append((question, hint[1].strip(), source))
+    return found
+
+
+def from_the_page(master):
+    """What can be pasted from the chapter: a list of (question, where it stands there, source)."""
+    found = []
+    for cell in master["cells"]:
+        if "from-the-page" in tags_of(cell):
+            source = source_of(cell)
+            origin = PASTE.match(source)
+            question = cell["metadata"].get("question")
+            if not origin or not question:
+                raise ValueError(
+                    f"from-the-page: expected a question and a first line '# from: ', cell {cell.get('id')}"
+                )
+            found.append((question, origin[1].strip(), source))
     return found
 
 

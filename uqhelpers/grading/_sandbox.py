@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ._engine import Failed, NotYet, Raised, Stopped
+from ._forbidden import places, words
 from ._wire import decode, encode, parse
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -93,7 +94,8 @@ def copy_package(folder, forbids=()):
     folder : path
         Gets ``uqhelpers``.
     forbids : sequence of str
-        Functions whose bodies are left out, such as ``"metrics.mutual_information"``.
+        Functions whose bodies are left out, such as ``"metrics.mutual_information"``,
+        and with them those of the private ones that they call.
 
     Raises
     ------
@@ -111,12 +113,8 @@ def copy_package(folder, forbids=()):
         shutil.copyfile(source, target / inside)
     shutil.copyfile(PACKAGE / "grading" / "_in_sandbox.py", target / "grading" / "__init__.py")
     for name in forbids:
-        module, function = name.rsplit(".", 1)
-        place = target.joinpath(*module.split("."))
-        paths = sorted(place.glob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
-        changed = [leave_out(path, function, name) for path in paths if path.exists()]
-        if not any(changed):
-            raise ValueError(f"forbids: expected a function of uqhelpers, got {name!r}")
+        for path, function in places(name):
+            leave_out(target / path, function, name)
     for path in [target, *target.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return target
@@ -127,7 +125,7 @@ def leave_out(path, function, name):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.ClassDef)
     found = [node for node in tree.body if isinstance(node, kinds) and node.name == function]
-    refusal = f"raise RuntimeError({f'write this one yourself: `{name}` is what the question asks for'!r})"
+    refusal = f"raise RuntimeError({words(name)!r})"
     for node in found:
         if isinstance(node, ast.ClassDef):
             node.bases, node.keywords = [], []

@@ -92,6 +92,8 @@ def plain(value, depth=DEPTH):
     """
     if depth == 0:
         raise TypeError("the answer is nested too deeply")
+    if value is ...:  # a part that is still open
+        return None
     if value is None or type(value) in (bool, int, float, str):
         return value
     if hasattr(value, "detach"):  # a torch tensor

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._engine import expect_choice, expect_close, expect_parts, manual, question
+from .._engine import expect_choice, expect_close, expect_parts, manual, part, question
 
 MODEL = ("bayesian_linear_regression.BayesianLinearRegression",)
 
@@ -15,48 +15,53 @@ def problem(seed, n=12, width=3):
     return features, y, float(rng.uniform(1.5, 3)), float(rng.uniform(4, 8))
 
 
-def solved(features, y, alpha, beta):
-    """Mean and precision of the posterior."""
-    precision = alpha * np.eye(features.shape[1]) + beta * features.T @ features
-    return np.linalg.solve(precision, beta * features.T @ y), precision
+def solved(features, y, alpha, beta, prior=None, counted=True, noisy=True):
+    """Mean and precision of the posterior, with the usual slips to choose from.
+
+    ``prior`` stands in for ``alpha``; ``counted`` and ``noisy`` are whether the
+    noise precision stands beside the features and beside the targets.
+    """
+    prior = alpha if prior is None else prior
+    precision = prior * np.eye(features.shape[1]) + (beta if counted else 1) * features.T @ features
+    return np.linalg.solve(precision, (beta if noisy else 1) * features.T @ y), precision
 
 
 @question(
     "q1",
-    points=3,
+    points={"the mean": 2, "the covariance": 1},
     hint="Add the two squares, read off what stands between θᵀ and θ, then what stands beside θ alone.",
     forbids=MODEL,
+    read="The posterior",
 )
 def the_square_is_completed(learner, seed):
-    features, y, alpha, beta = problem(seed)
-    got = expect_parts(learner.call("posterior", features, y, alpha, beta), ["the mean", "the covariance"])
-    mean, precision = solved(features, y, alpha, beta)
-    identity, gram = np.eye(3), features.T @ features
-    expect_close(
-        got[0],
-        mean,
-        what="the mean",
-        hints={
-            "that is least squares: the prior is missing": np.linalg.lstsq(features, y, rcond=None)[0],
-            "the noise precision is missing beside the targets": mean / beta,
-            "the penalty is alpha / beta, both of them precisions, not variances": np.linalg.solve(
-                beta / alpha * identity + gram, features.T @ y
-            ),
-            "the noise precision is missing beside the features": np.linalg.solve(
-                alpha * identity + gram, features.T @ y
-            ),
-        },
-    )
-    expect_close(
-        got[1],
-        np.linalg.inv(precision),
-        what="the covariance",
-        hints={
-            "that is the precision: the covariance is its inverse": precision,
-            "right up to a factor beta: the noise scales the covariance too": np.linalg.inv(precision) * beta,
-            "the covariance lacks the prior": np.linalg.inv(beta * gram),
-        },
-    )
+    case = problem(seed)
+    alpha, beta = case[2:]
+    got = expect_parts(learner.call("posterior", *case), ["the mean", "the covariance"])
+    with part("the mean"):
+        expect_close(
+            got[0],
+            lambda **slips: solved(*case, **slips)[0],
+            what="the mean",
+            mistakes={
+                "that is least squares: the prior is missing": {"prior": 0},
+                "the noise precision is missing beside the targets": {"noisy": False},
+                "the penalty is alpha / beta, both of them precisions, not variances": {
+                    "prior": beta**2 / alpha
+                },
+                "the noise precision is missing beside the features": {"counted": False},
+            },
+        )
+    with part("the covariance"):
+        expect_close(
+            got[1],
+            lambda **slips: np.linalg.inv(solved(*case, **slips)[1]),
+            what="the covariance",
+            mistakes={
+                "that is the precision: the covariance is its inverse": np.linalg.inv,
+                "right up to a factor beta: the noise scales the covariance too": lambda v: v * beta,
+                "the covariance lacks the prior": {"prior": 0},
+            },
+        )
 
 
 @question(
@@ -64,32 +69,39 @@ def the_square_is_completed(learner, seed):
     points=2,
     hint="A new observation is a function's value, plus noise that knows nothing of it.",
     forbids=MODEL,
+    read="The predictive distribution",
 )
 def a_new_observation_varies_for_two_reasons(learner, seed):
     features, y, alpha, beta = problem(seed)
     covariance = np.linalg.inv(solved(features, y, alpha, beta)[1]) * 40  # no part is negligible
     new = np.random.default_rng(seed + 1).normal(size=(5, 3)) + 0.3
-    epistemic = np.einsum("nm,mk,nk->n", new, covariance, new)
-    diagonal = new**2 @ covariance.diagonal()
+
+    def std(covariance=covariance, noise=1 / beta, power=0.5, each=1.0):
+        function = np.einsum("nm,mk,nk->n", new, covariance, new)
+        return (function**each + noise**each) ** (power / each)
+
     expect_close(
         learner.call("predictive_std", new, covariance, beta),
-        np.sqrt(epistemic + 1 / beta),
+        std,
         what="the standard deviation",
-        hints={
-            "the noise is missing: that is the spread of the function": np.sqrt(epistemic),
-            "that is the variance: take its root": epistemic + 1 / beta,
-            "a precision is one over a variance": np.sqrt(epistemic + beta),
-            "standard deviations do not add up, variances do": np.sqrt(epistemic) + beta**-0.5,
-            "the weights are correlated: the diagonal is not enough": np.sqrt(diagonal + 1 / beta),
+        mistakes={
+            "the noise is missing: that is the spread of the function": {"noise": 0},
+            "that is the variance: take its root": {"power": 1},
+            "a precision is one over a variance": {"noise": beta},
+            "standard deviations do not add up, variances do": {"each": 0.5},
+            "the weights are correlated: the diagonal is not enough": {
+                "covariance": np.diag(covariance.diagonal())
+            },
         },
     )
 
 
 @question(
     "q3",
-    points=2,
+    points={"the precision": 1, "the mean": 1},
     hint="The old posterior is the new prior, and its mean is not zero: what stands beside θ?",
     forbids=MODEL,
+    read="One point after the other",
 )
 def yesterdays_posterior_is_todays_prior(learner, seed):
     features, y, alpha, beta = problem(seed)
@@ -98,34 +110,41 @@ def yesterdays_posterior_is_todays_prior(learner, seed):
     got = expect_parts(
         learner.call("update", mean, precision, phi, target, beta), ["the mean", "the precision"]
     )
-    new_mean, new_precision = solved(features, y, alpha, beta)
-    grown = beta * np.outer(phi, phi)
-    expect_close(
-        got[1],
-        new_precision,
-        what="the precision",
-        hints={
-            "an observation adds the product of its features with themselves, a matrix": precision
-            + beta * phi @ phi,
-            "the noise precision is missing in what the observation adds": precision + np.outer(phi, phi),
-            "observations add precision, they take none away": precision - grown,
-        },
-    )
-    expect_close(
-        got[0],
-        new_mean,
-        what="the mean",
-        hints={
-            "the old mean is forgotten: it pulls with the old precision": np.linalg.solve(
-                new_precision, beta * phi * target
-            ),
-            "the old mean pulls with the old precision, not alone": np.linalg.solve(
-                new_precision, mean + beta * phi * target
-            ),
-            "the old mean pulls with the old precision, not with the new one": mean
-            + np.linalg.solve(new_precision, beta * phi * target),
-        },
-    )
+
+    def new_precision(product=np.outer, beta=beta, sign=1):
+        return precision + sign * beta * product(phi, phi)
+
+    def new_mean(pull=precision @ mean, beside=beta, **slips):
+        return np.linalg.solve(new_precision(**slips), pull + beside * phi * target)
+
+    with part("the precision"):
+        expect_close(
+            got[1],
+            new_precision,
+            what="the precision",
+            mistakes={
+                "an observation adds the product of its features with themselves, a matrix": {
+                    "product": np.dot
+                },
+                "the noise precision is missing in what the observation adds": {"beta": 1},
+                "observations add precision, they take none away": {"sign": -1},
+            },
+        )
+    with part("the mean"):
+        expect_close(
+            got[0],
+            new_mean,
+            what="the mean",
+            mistakes={
+                "the old mean is forgotten: it pulls with the old precision": {"pull": 0},
+                "the old mean pulls with the old precision, not alone": {"pull": mean},
+                "the old mean pulls with the old precision, not with the new one": {
+                    "pull": new_precision() @ mean
+                },
+                "the noise precision is missing beside the target": {"beside": 1},
+                "with another precision than asked for: the noise precision is missing in it": {"beta": 1},
+            },
+        )
 
 
 def clouds(seed):
@@ -136,31 +155,40 @@ def clouds(seed):
 
 @question(
     "q4",
-    points=2,
+    points={"the variance": 2},
     hint="Write the 2 × 2 matrix ΦᵀΦ with its sums, invert it by hand, and complete the square in x.",
     forbids=MODEL,
+    read="Where is the line known best?",
 )
 def a_line_is_known_best_at_the_barycentre(learner, seed):
     x, new, beta = clouds(seed)
-    squares, away = ((x - x.mean()) ** 2).sum(), (new - x.mean()) ** 2
-    variance = (1 / len(x) + away / squares) / beta
+    one_n, middle = 1 / len(x), x.mean()
+
+    def variance(height=one_n, centre=middle, count=1, noise=0.0, beta=beta):
+        squares = ((x - centre) ** 2).sum() / count
+        return (height + (new - centre) ** 2 / squares) / beta + noise
+
     expect_close(
         learner.call("line_variance", x, new, beta),
         variance,
         what="the variance",
-        hints={
-            "that is the standard deviation": variance**0.5,
-            "the height of the line is not known exactly either: 1/n is missing": away / squares / beta,
-            "a sum of squares, not their mean": (1 / len(x) + away / x.var()) / beta,
-            "distances count from the mean of the inputs, not from zero": (1 / len(x) + new**2 / (x**2).sum())
-            / beta,
-            "the noise precision is missing": variance * beta,
-            "only the function's value was asked for, without the noise": variance + 1 / beta,
+        mistakes={
+            "that is the standard deviation": np.sqrt,
+            "the height of the line is not known exactly either: 1/n is missing": {"height": 0},
+            "a sum of squares, not their mean": {"count": len(x)},
+            "distances count from the mean of the inputs, not from zero": {"centre": 0},
+            "the noise precision is missing": {"beta": 1},
+            "only the function's value was asked for, without the noise": {"noise": 1 / beta},
         },
     )
 
 
-@question("q4", points=1, hint="Look at your formula: does it ask how many inputs are near?")
+@question(
+    "q4",
+    points={"`in_the_gap`": 1},
+    hint="Look at your formula: does it ask how many inputs are near?",
+    read="Where is the line known best?",
+)
 def the_gap_is_no_place_of_doubt_for_a_line(learner, seed):
     expect_choice(
         learner.value("in_the_gap"),
@@ -178,6 +206,7 @@ def the_gap_is_no_place_of_doubt_for_a_line(learner, seed):
     points=3,
     hint="The variance starts from the prior's, and data can only lower it. The observations are noisy.",
     forbids=MODEL,
+    read='Three bases, three kinds of "far"',
 )
 def a_process_falls_back_to_its_prior(learner, seed):
     rng = np.random.default_rng(seed)
@@ -188,18 +217,21 @@ def a_process_falls_back_to_its_prior(learner, seed):
         return scale * np.exp(-((a[:, None] - b) ** 2) / 3)
 
     among, across, prior = kernel(x, x), kernel(x, new), np.full(5, scale)
-    lowered = (across * np.linalg.solve(among + np.eye(8) / beta, across)).sum(axis=0)
-    exact = (across * np.linalg.solve(among + beta * np.eye(8), across)).sum(axis=0)
+
+    def std(prior=prior, sign=-1, among_noise=1 / beta, noise=1 / beta, power=0.5):
+        lowered = (across * np.linalg.solve(among + among_noise * np.eye(8), across)).sum(axis=0)
+        return (prior + sign * lowered + noise) ** power
+
     expect_close(
         learner.call("process_std", among, across, prior, beta),
-        np.sqrt(prior - lowered + 1 / beta),
+        std,
         what="the standard deviation",
-        hints={
-            "the noise of the new observation is missing": np.sqrt(prior - lowered),
-            "that is the variance: take its root": prior - lowered + 1 / beta,
-            "data lower the variance, they do not raise it": np.sqrt(prior + lowered + 1 / beta),
-            "a precision is one over a variance": np.sqrt(prior - exact + 1 / beta),
-            "far away there is nothing left: where is the prior?": np.sqrt(lowered + 1 / beta),
+        mistakes={
+            "the noise of the new observation is missing": {"noise": 0},
+            "that is the variance: take its root": {"power": 1},
+            "data lower the variance, they do not raise it": {"sign": 1},
+            "a precision is one over a variance": {"among_noise": beta},
+            "far away there is nothing left: where is the prior?": {"prior": 0, "sign": 1},
         },
     )
 
@@ -209,67 +241,81 @@ def a_process_falls_back_to_its_prior(learner, seed):
     points=3,
     hint="The targets are jointly normal with mean 0. What is their covariance, the weights averaged out?",
     forbids=MODEL,
+    read="Where do α and β come from? The evidence",
 )
 def the_evidence_is_a_density_of_the_targets(learner, seed):
     features, y, alpha, beta = problem(seed)
     mean, precision = solved(features, y, alpha, beta)
     n, width = features.shape
     misfit, size = beta * ((y - features @ mean) ** 2).sum(), alpha * mean @ mean
-    log_det = np.linalg.slogdet(precision)[1]
-    counts = width * np.log(alpha) + n * np.log(beta)
-    constant = n * np.log(2 * np.pi)
-    want = 0.5 * (counts - log_det - misfit - size - constant)
+    log_det, two_pi = np.linalg.slogdet(precision)[1], n * np.log(2 * np.pi)
+
+    def evidence(half=0.5, narrow=-log_det, size=size, constant=two_pi, prior=width):
+        return half * (prior * np.log(alpha) + n * np.log(beta) + narrow - misfit - size - constant)
+
     expect_close(
         learner.call("log_evidence", features, y, alpha, beta),
-        want,
-        hints={
-            "that is twice the logarithm: a half stands before the squares and the determinant": 2 * want,
-            "the sign of the determinant: a posterior much narrower than the prior costs evidence": want
-            + log_det,
-            "the constant is missing: n log 2π": want + 0.5 * constant,
-            "the weights have a size, and the prior charges for it": want + 0.5 * size,
-            "the likelihood of the best weights is not the evidence: average over all": 0.5
-            * (n * np.log(beta) - misfit - constant),
-            "the normalising factor of the prior is missing": want - 0.5 * width * np.log(alpha),
-            "a negative log: the sign": -want,
+        evidence,
+        mistakes={
+            "that is twice the logarithm: a half stands before the squares and the determinant": {"half": 1},
+            "the sign of the determinant: a posterior much narrower than the prior costs evidence": {
+                "narrow": log_det
+            },
+            "the constant is missing: n log 2π": {"constant": 0},
+            "the weights have a size, and the prior charges for it": {"size": 0},
+            "the likelihood of the best weights is not the evidence: average over all": {
+                "prior": 0,
+                "narrow": 0,
+                "size": 0,
+            },
+            "the normalising factor of the prior is missing": {"prior": 0},
+            "a negative log: the sign": np.negative,
         },
     )
 
 
 @question(
     "q7",
-    points=2,
+    points={"`alpha`": 1, "`beta`": 1},
     hint="γ counts the directions in which the data outweigh the prior: β times an eigenvalue against α.",
     forbids=MODEL,
+    read="Where do α and β come from? The evidence",
 )
 def a_step_of_the_fixed_point(learner, seed):
     features, y, alpha, beta = problem(seed)
     got = expect_parts(learner.call("evidence_step", features, y, alpha, beta), ["alpha", "beta"])
     mean, _ = solved(features, y, alpha, beta)
     eigenvalues = np.linalg.eigvalsh(features.T @ features)
-    gamma = (beta * eigenvalues / (alpha + beta * eigenvalues)).sum()
-    bare = (eigenvalues / (alpha + eigenvalues)).sum()
     residual, n = ((y - features @ mean) ** 2).sum(), len(y)
-    expect_close(
-        got[0],
-        gamma / (mean @ mean),
-        what="alpha",
-        hints={
-            "the eigenvalues without the noise precision": bare / (mean @ mean),
-            "all weights are counted, not those that the data determine": 3 / (mean @ mean),
-            "that is a variance: a precision has the squares below": mean @ mean / gamma,
-        },
-    )
-    expect_close(
-        got[1],
-        (n - gamma) / residual,
-        what="beta",
-        hints={
-            "divided by n: the weights have used up some of the observations": n / residual,
-            "that is the variance of the noise: its precision was asked for": residual / (n - gamma),
-            "all weights are counted, not those that the data determine": (n - 3) / residual,
-        },
-    )
+
+    def determined(noise=beta, prior=alpha):
+        return (noise * eigenvalues / (prior + noise * eigenvalues)).sum()
+
+    bare = "the eigenvalues without the noise precision"
+    every = "all weights are counted, not those that the data determine"
+    with part("`alpha`"):
+        expect_close(
+            got[0],
+            lambda **slips: determined(**slips) / (mean @ mean),
+            what="alpha",
+            mistakes={
+                bare: {"noise": 1},
+                every: {"prior": 0},
+                "that is a variance: a precision has the squares below": np.reciprocal,
+            },
+        )
+    with part("`beta`"):
+        expect_close(
+            got[1],
+            lambda used=1, **slips: (n - used * determined(**slips)) / residual,
+            what="beta",
+            mistakes={
+                "divided by n: the weights have used up some of the observations": {"used": 0},
+                "that is the variance of the noise: its precision was asked for": np.reciprocal,
+                every: {"prior": 0},
+                bare: {"noise": 1},
+            },
+        )
 
 
 q8 = manual(

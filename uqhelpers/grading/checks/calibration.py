@@ -28,7 +28,7 @@ def the_price_of_not_being_honest_is_right(learner, seed):
         got[0],
         log,
         what="the regret of the log score",
-        hints={
+        mistakes={
             "truth and forecast are swapped: the labels come from the truth": np.sum(
                 said * np.log(said / truth), axis=1
             ),
@@ -43,7 +43,7 @@ def the_price_of_not_being_honest_is_right(learner, seed):
         got[1],
         brier,
         what="the regret of the Brier score",
-        hints={
+        mistakes={
             "that is the whole price: the label's own spread is paid by everyone": brier
             + np.sum(truth * (1 - truth), axis=1),
             "a distance, where the square of it is asked for": np.sum(np.abs(truth - said), axis=1),
@@ -100,7 +100,7 @@ def the_calibration_error_is_right(learner, seed):
     expect_close(
         learner.call("ece", confidence, correct, 10),
         calibration_error_from_confidence(confidence, correct),
-        hints={
+        mistakes={
             "the bins are closed on the left: .6 belongs to the bin that ends there": error(
                 confidence, correct, left
             ),
@@ -140,7 +140,7 @@ def the_parts_of_the_brier_score_are_right(learner, seed):
         got[0],
         reliability,
         what="the reliability",
-        hints={
+        mistakes={
             "that is the resolution: the two are swapped": resolution,
             "every value counts the same: weigh it by how often it is said": np.mean((values - rate) ** 2),
             "a distance, where its square is asked for": share @ np.abs(values - rate),
@@ -153,7 +153,7 @@ def the_parts_of_the_brier_score_are_right(learner, seed):
         got[1],
         resolution,
         what="the resolution",
-        hints={
+        mistakes={
             "that is the spread of the forecasts: what *happened* has to differ": share
             @ (values - base) ** 2,
             "every value counts the same: weigh it by how often it is said": np.mean((rate - base) ** 2),
@@ -164,7 +164,7 @@ def the_parts_of_the_brier_score_are_right(learner, seed):
         got[2],
         base * (1 - base),
         what="the uncertainty",
-        hints={
+        mistakes={
             "that is what is left within the values: the uncertainty knows nothing of the forecasts": share
             @ (rate * (1 - rate)),
             "a standard deviation: the Brier score is a square": (base * (1 - base)) ** 0.5,
@@ -223,7 +223,7 @@ def the_factor_for_a_regression_is_right(learner, seed):
         learner.call("widen", mean, std, targets),
         factor,
         what="the factor",
-        hints={
+        mistakes={
             "that is the factor of the variance: take its root": factor**2,
             "the mean distance belongs to a Laplacian: a Gaussian asks for squares": np.abs(z).mean(),
             "each residual is measured by its own standard deviation": np.mean((targets - mean) ** 2) ** 0.5,
@@ -256,7 +256,7 @@ def suspects(seed):
 
 @question(
     "q6",
-    points=3,
+    points={"`luck`": 3},
     hint="Let each answer be right with the chance that its confidence says; how often is the ECE as large?",
 )
 def the_luck_of_a_calibrated_model_is_right(learner, seed):
@@ -277,7 +277,11 @@ def the_luck_of_a_calibrated_model_is_right(learner, seed):
     expect(second < 0.05, "an over-confident model passes as calibrated")
 
 
-@question("q6", points=1, hint="A mean of distances cannot fall below zero; noise can only push it up.")
+@question(
+    "q6",
+    points={"`few_inputs`": 1},
+    hint="A mean of distances cannot fall below zero; noise can only push it up.",
+)
 def the_direction_of_the_bias_is_right(learner, seed):
     expect_choice(
         learner.value("few_inputs"),

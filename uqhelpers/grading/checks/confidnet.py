@@ -30,7 +30,7 @@ def the_range_of_a_wrong_answer_is_right(learner, seed):
         got[0],
         least,
         what="the least",
-        hints={
+        mistakes={
             "below zero: a probability cannot be": 1 - (classes - 1) * m,
             "zero only where the others can hold the rest: none of them may exceed m": np.zeros(len(m)),
             "that is the average of the others, not the least that one of them can have": (1 - m)
@@ -41,7 +41,7 @@ def the_range_of_a_wrong_answer_is_right(learner, seed):
         got[1],
         np.minimum(m, 1 - m),
         what="the greatest",
-        hints={
+        mistakes={
             "more than the predicted class has: then it would have been predicted": 1 - m,
             "more than the predicted class leaves: all of them sum to one": m,
             "one half bounds it always; with m known it can be said more exactly": np.full(len(m), 0.5),
@@ -91,7 +91,7 @@ def the_share_of_excess_is_right(learner, seed):
     expect_close(
         whatever_the_file(learner, "excess", confidence, wrong),
         share(fair),
-        hints={
+        mistakes={
             "that accepts right answers first where confidences are tied: all orders count": by_turns(~wrong),
             "that accepts wrong answers first where confidences are tied: all orders count": by_turns(wrong),
             "all of a tied group have the risk at its end there: inside it, k still grows one by one": share(
@@ -185,7 +185,7 @@ def the_budget_buys_what_it_can(learner, seed):
     results = wrong_budgets(*case)
     want = results.pop("")
     got = [whatever_the_file(learner, "served", *case, budget) for budget in BUDGETS]
-    expect_close(got, want, hints=results, what="the share of the right")
+    expect_close(got, want, mistakes=results, what="the share of the right")
 
 
 def sigmoid(logits):
@@ -208,7 +208,7 @@ def the_loss_is_mended(learner, seed):
     expect_close(
         learner.call("loss", logits, probs, labels),
         squares.mean(),
-        hints={
+        mistakes={
             "(N, 1) against (N,) makes an N × N table: every answer is compared with every target": np.mean(
                 (said[:, None] - truth) ** 2
             ),
@@ -296,7 +296,7 @@ def the_trust_score_without_outsiders_is_right(learner, seed):
     case = outsiders(seed)
     results = wrong_trusts(*case)
     want = results.pop("")
-    expect_close(learner.call("trust", *case), want, hints=results, what="the trust score")
+    expect_close(learner.call("trust", *case), want, mistakes=results, what="the trust score")
 
 
 def ratio(distances, predicted):
@@ -324,7 +324,7 @@ def offers(seed):
 
 @question(
     "q6",
-    points=3,
+    points={"`price`": 3},
     hint="For every k: e_k mistakes slip through, N - k answers go to a person. k may be 0 and may be N.",
 )
 def the_price_of_a_system_is_right(learner, seed):
@@ -343,7 +343,7 @@ def the_price_of_a_system_is_right(learner, seed):
         got,
         want,
         what="the price",
-        hints={
+        mistakes={
             "the least sure are kept: keep the surest": [costs(-c, w, h).min() for c, w, h in cases],
             "that is the price of the whole lot: divide by the number of answers": want * 200,
             "the person is not paid: every answer handed over costs": [
@@ -357,7 +357,9 @@ def the_price_of_a_system_is_right(learner, seed):
 
 
 @question(
-    "q6", points=1, hint="Compute each figure for both systems of the text. Which one follows the price?"
+    "q6",
+    points={"`figure`": 1},
+    hint="Compute each figure for both systems of the text. Which one follows the price?",
 )
 def the_figure_that_charges_for_errors_is_chosen(learner, seed):
     for number in range(seed, seed + 3):

@@ -47,7 +47,7 @@ def others(n):
 
 @question(
     "q1",
-    points=2,
+    points={"`left_out`": 2},
     hint="For each image: fit to all the others, shares too, and take the log density of the one left out.",
     forbids=DENSITY,
 )
@@ -76,7 +76,7 @@ def a_density_without_the_image_itself(learner, seed):
         got,
         mixed(exact),
         what="the log density",
-        hints={
+        mistakes={
             "each image still describes itself: leave it out of the fit": logsumexp(
                 gaussians(features, labels, features, ridge) + np.log(counts / n), axis=1
             ),
@@ -95,7 +95,11 @@ def a_density_without_the_image_itself(learner, seed):
     )
 
 
-@question("q1", points=1, hint="In one dimension: n - 1 points at 0, one at x. Mean, variance, distance?")
+@question(
+    "q1",
+    points={"`farthest`": 1},
+    hint="In one dimension: n - 1 points at 0, one at x. Mean, variance, distance?",
+)
 def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
     counts = [int(n) for n in np.random.default_rng(seed).integers(3, 60, size=4)]
     ns = np.array(counts, dtype=np.float64)
@@ -105,7 +109,7 @@ def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
         np.array(answers),
         ns - 1,
         what="the ceiling",
-        hints={
+        mistakes={
             "there is a ceiling: as the image moves out, the variance grows with it": np.full(4, np.inf),
             "nearly: the outlier moves the mean towards itself, too": ns,
             "squared: the ceiling of the distance itself is the root": np.sqrt(ns - 1),
@@ -131,7 +135,7 @@ def a_quantile_is_a_share_of_held_out_densities(learner, seed):
         learner.call("quantile", new, held_out),
         at_most,
         what="the quantiles",
-        hints={
+        mistakes={
             "at most as high: those of the same density count too": below,
             "the other way round: the strangest input has quantile 0": 1 - at_most,
             "the other way round: strange is low": 1 - below,
@@ -160,7 +164,7 @@ def transfer(kernel, size):
 
 @question(
     "q3",
-    points=2,
+    points={"`wrapped_norm`": 2},
     hint="np.fft.fft2(kernel, s=(size, size)): at each frequency a matrix, with singular values.",
     forbids=("ddu.conv_spectral_norm", "ddu.SpectralNormConv2d"),
 )
@@ -177,7 +181,7 @@ def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
         learner.call("wrapped_norm", kernel, size),
         norms.max(),
         what="the norm",
-        hints={
+        mistakes={
             "that is the norm of the reshaped kernel, not of the convolution": np.linalg.norm(
                 kernel.reshape(2, -1), 2
             ),
@@ -201,11 +205,15 @@ def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
         learner.call("wrapped_norm", kernel, large),
         np.linalg.norm(transfer(kernel, large), 2, axis=(2, 3)).max(),
         what=f"the norm for images of {large} × {large}",
-        hints={"the size of the image matters: every size has frequencies of its own": norms.max()},
+        mistakes={"the size of the image matters: every size has frequencies of its own": norms.max()},
     )
 
 
-@question("q3", points=1, hint="Which images does the one map see, and which parts of its result are kept?")
+@question(
+    "q3",
+    points={"`wrapped_is`": 1},
+    hint="Which images does the one map see, and which parts of its result are kept?",
+)
 def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
     expect_choice(
         learner.value("wrapped_is"),
@@ -233,7 +241,7 @@ def blocks_have_bounds_in_both_directions(learner, seed):
             got[1],
             (1 + c) ** blocks,
             what="the upper bound",
-            hints={
+            mistakes={
                 "one block only: the bounds multiply from block to block": 1 + c,
                 "the bounds multiply from block to block, they do not add": 1 + c * blocks,
                 "the shortcut is missing: x passes as well": c**blocks,
@@ -243,7 +251,7 @@ def blocks_have_bounds_in_both_directions(learner, seed):
             got[0],
             max(0.0, 1 - c) ** blocks,
             what="the lower bound",
-            hints={
+            mistakes={
                 "for c above 1 nothing is guaranteed: the bound is 0, whatever the power says": (1 - c)
                 ** blocks,
                 "for c above 1 nothing is guaranteed: the bound is 0, not 1 - c": 1 - c,
@@ -280,7 +288,7 @@ def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
         np.array(got),
         both(lambda norms: min(1.0, c / norms.prod()) ** (1 / layers)),
         what="the weights",
-        hints={
+        mistakes={
             "that forces the product to c: a block below the cap is to be left alone": both(
                 lambda norms: (c / norms.prod()) ** (1 / layers)
             ),
@@ -308,7 +316,7 @@ def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`verdicts`": 2},
     hint="First: do I know this at all? Only then: is the answer contested?",
     forbids=("ddu.predict",),
 )
@@ -343,7 +351,9 @@ def strange_comes_before_contested(learner, seed):
             expect(word == "clear", "familiar, and an entropy that is not above the threshold: clear")
 
 
-@question("q6", points=1, hint="Which quantity is about the parameters, and not about the inputs?")
+@question(
+    "q6", points={"`ask_for`": 1}, hint="Which quantity is about the parameters, and not about the inputs?"
+)
 def a_density_does_not_know_what_could_be_learned(learner, seed):
     expect_choice(
         learner.value("ask_for"),

@@ -32,7 +32,7 @@ def both_likelihoods_are_right(learner, seed):
         got[0],
         want[0],
         what="the Gaussian loss",
-        hints={
+        mistakes={
             "the scale is a standard deviation, and you used it as a variance": 0.5 * np.log(scale)
             + residual**2 / (2 * scale)
             + half,
@@ -45,7 +45,7 @@ def both_likelihoods_are_right(learner, seed):
         got[1],
         want[1],
         what="the Laplacian loss",
-        hints={
+        mistakes={
             "the density of a Laplacian has 2b before it, not b": want[1] - np.log(2),
             "a square belongs to the Gaussian: the Laplacian has the distance": np.log(2 * scale)
             + residual**2 / scale,
@@ -75,7 +75,7 @@ def the_moments_of_a_mixture_are_right(learner, seed):
             got[1],
             aleatoric,
             what=f"the aleatoric variance ({likelihood})",
-            hints={
+            mistakes={
                 "the variance of a Laplacian is 2b²: integrate r² by parts": np.mean(scales**2, axis=0)
                 * (0.5 if factor == 1 else 1),
                 "standard deviations do not average: average the variances": factor
@@ -89,7 +89,7 @@ def the_moments_of_a_mixture_are_right(learner, seed):
             got[2],
             epistemic,
             what=f"the epistemic variance ({likelihood})",
-            hints={
+            mistakes={
                 "that is a standard deviation: a variance is asked for": np.sqrt(epistemic),
                 "the mixture has M equal parts: divide by M, not by M - 1": locations.var(axis=0, ddof=1),
                 "that is the total: leave the noise out": aleatoric + epistemic,
@@ -117,7 +117,7 @@ def the_likelihood_of_a_mixture_is_right(learner, seed):
         got,
         each.mean(),
         what="the negative log-likelihood",
-        hints={
+        mistakes={
             "that is the average of the members' own: average the densities first": -logs.mean(),
             "a sum over the members: divide by how many they are": each.mean() - np.log(5),
             "one Gaussian with the moments of the mixture is another distribution": matched,
@@ -158,7 +158,7 @@ def the_interval_is_mended(learner, seed):
         (upper - lower) / 2,
         2 * np.sqrt(noise + spread),
         what="half the length",
-        hints={
+        mistakes={
             "nothing is mended: the output is taken for a variance, and the disagreement is missing": 2
             * np.sqrt(sigma.mean(axis=0)),
             "the output is still taken for a variance: the loss makes it a standard deviation": 2
@@ -175,7 +175,7 @@ def the_interval_is_mended(learner, seed):
 
 @question(
     "q5",
-    points=2,
+    points={"`spread_of_all`": 2},
     hint="The members' own mean lies in the middle of the members, not of all networks. What does that cost?",
     forbids=MIXTURES,
 )
@@ -186,7 +186,7 @@ def the_spread_of_all_networks_is_estimated(learner, seed):
         learner.call("spread_of_all", locations),
         own * 4 / 3,
         what="the variance",
-        hints={
+        mistakes={
             "that is the mixture's own, and too small by (M - 1) / M": own,
             "the wrong way: the estimate has to grow": own * 3 / 4,
             "a standard deviation, where a variance is asked for": np.sqrt(own * 4 / 3),
@@ -195,7 +195,7 @@ def the_spread_of_all_networks_is_estimated(learner, seed):
     )
 
 
-@question("q5", points=1, hint="Solve (M - 1) / M ≥ share for M, and round up.")
+@question("q5", points={"`members_needed`": 1}, hint="Solve (M - 1) / M ≥ share for M, and round up.")
 def the_number_of_members_is_right(learner, seed):
     rng = np.random.default_rng(seed)
     shares = np.concatenate([[0.5, 0.8, 0.9, 0.95], rng.uniform(0.81, 0.97, size=4)])
@@ -218,7 +218,7 @@ def the_number_of_members_is_right(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`cross_entropy`": 2},
     hint="Each example has one true class: minus the logarithm of its probability, then the mean.",
     forbids=("metrics.negative_log_likelihood",),
 )
@@ -231,7 +231,7 @@ def the_cross_entropy_is_summed_over_classes(learner, seed):
         learner.call("cross_entropy", onehot, probs),
         logs.mean(),
         what="the cross-entropy",
-        hints={
+        mistakes={
             "an average over the classes too: it is C times too small": logs.mean() / 4,
             "the sum over the examples: their mean is asked for": logs.sum(),
             "the sign: a *negative* log-likelihood": -logs.mean(),
@@ -245,7 +245,11 @@ def the_cross_entropy_is_summed_over_classes(learner, seed):
     )
 
 
-@question("q6", points=1, hint="Divide the colleague's whole objective by C. What is its decay then?")
+@question(
+    "q6",
+    points={"`equal_decay`": 1},
+    hint="Divide the colleague's whole objective by C. What is its decay then?",
+)
 def the_equal_decay_is_right(learner, seed):
     rng = np.random.default_rng(seed)
     decay, classes = float(rng.uniform(1e-4, 1e-2)), int(rng.integers(3, 12))
@@ -253,7 +257,7 @@ def the_equal_decay_is_right(learner, seed):
         learner.call("equal_decay", decay, classes),
         decay / classes,
         what="the decay",
-        hints={
+        mistakes={
             "the other way round: the script's likelihood is the smaller one": decay * classes,
             "not the same: against a smaller likelihood it weighs more": decay,
         },

@@ -18,7 +18,7 @@ def dirichlets(seed, n=7, classes=4):
 
 @question(
     "q1",
-    points=2,
+    points={"`apart`": 2},
     hint="E[p_c log q_c] is a product of two means; E[p_c log p_c] has one added to a concentration.",
     forbids=DRAWS,
 )
@@ -39,7 +39,7 @@ def two_draws_are_apart_by_a_closed_form(learner, seed):
         got[0],
         cross,
         what=names[0],
-        hints={
+        mistakes={
             "the mean of a logarithm is not the logarithm of the mean": total,
             "that is the entropy of one draw: p and q are two, and independent": own,
             "the sign: a cross-entropy is not negative": -cross,
@@ -53,7 +53,7 @@ def two_draws_are_apart_by_a_closed_form(learner, seed):
         got[1],
         apart,
         what=names[1],
-        hints={
+        mistakes={
             "that compares a draw with the mean: two draws are farther apart": total - own,
             "that compares the mean with a draw: take away the entropy of a draw, not of the mean": cross
             - total,
@@ -67,7 +67,11 @@ def two_draws_are_apart_by_a_closed_form(learner, seed):
     )
 
 
-@question("q1", points=1, hint="What is left of D without digammas? Which entries of α does it look at?")
+@question(
+    "q1",
+    points={"`multiple_of`": 1},
+    hint="What is left of D without digammas? Which entries of α does it look at?",
+)
 def vacuity_is_how_far_two_draws_are_apart(learner, seed):
     expect_choice(
         learner.value("multiple_of"),
@@ -99,7 +103,7 @@ def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
         got[0],
         together,
         what=names[0],
-        hints={
+        mistakes={
             "the mean of a square is not the square of the mean: p_c has a variance": apart,
             "the variance of p_c is divided by α_0 + 1, not by α_0": apart * (1 - 1 / strength),
             "the variance makes labels of one draw alike: take it away": apart + variance,
@@ -113,7 +117,7 @@ def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
         got[1],
         apart,
         what=names[1],
-        hints={
+        mistakes={
             "with a draw for each label the two are independent: what they share is the mean only": together,
             "of two draws as well: that they differ was asked for, not that they agree": agree,
             "with a draw for each label no variance comes in: only the mean does": apart + variance,
@@ -123,7 +127,7 @@ def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
 
 @question(
     "q3",
-    points=2,
+    points={"`turned_penalty`": 2},
     hint="Swap the two in KL = E[log first - log second]. Now the mean is under the uniform Dirichlet.",
     forbids=DIVERGENCES,
 )
@@ -145,7 +149,7 @@ def the_penalty_can_look_the_other_way(learner, seed):
         learner.call("turned_penalty", alpha, labels),
         turned(others),
         what="the penalty",
-        hints={
+        mistakes={
             "that is the chapter's: there the mean is under the network's Dirichlet": normaliser(others)
             - gammaln(classes)
             + ((others - 1) * own).sum(axis=1),
@@ -167,7 +171,7 @@ def the_penalty_can_look_the_other_way(learner, seed):
     )
 
 
-@question("q3", points=1, hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).")
+@question("q3", points={"`fades`": 1}, hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).")
 def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
     expect_choice(
         learner.value("fades"),
@@ -208,7 +212,7 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
         np.stack(got),
         ends(square),
         what="the interval",
-        hints={
+        mistakes={
             "that is the law of μ: a mean of m readings has noise of its own, σ²/m": ends(
                 beta / (nu * alpha)
             ),
@@ -238,7 +242,7 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
 
 @question(
     "q5",
-    points=3,
+    points={"`accounts`": 3},
     hint="The total variance is β(1 + ν)/(ν(α - 1)). Solve for β, and divide as the paper divides.",
     forbids=LIKELIHOODS,
 )
@@ -253,7 +257,7 @@ def the_valley_is_flat_and_the_split_is_free(learner, seed):
         got[0],
         noise,
         what=names[0],
-        hints={
+        mistakes={
             "the two accounts are exchanged": ignorance,
             "variances were asked for, not standard deviations": np.sqrt(noise),
             "that is β: divide by α - 1": beta,
@@ -264,7 +268,7 @@ def the_valley_is_flat_and_the_split_is_free(learner, seed):
         got[1],
         ignorance,
         what=names[1],
-        hints={
+        mistakes={
             "variances were asked for, not standard deviations": np.sqrt(ignorance),
             "the two have to add up to the total": variance,
             "noise times ν: it is divided by ν": noise * nu,
@@ -272,7 +276,7 @@ def the_valley_is_flat_and_the_split_is_free(learner, seed):
     )
 
 
-@question("q5", points=1, hint="Which end of the valley makes 2ν + α small, at the same total?")
+@question("q5", points={"`drift`": 1}, hint="Which end of the valley makes 2ν + α small, at the same total?")
 def the_regulariser_calls_everything_epistemic(learner, seed):
     expect_choice(
         learner.value("drift"),
@@ -287,7 +291,7 @@ def the_regulariser_calls_everything_epistemic(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`expected_payment`": 2},
     hint="First the label's probability under the belief, averaged over the belief; then the payments.",
     forbids=("evidential.sample",),
 )
@@ -304,7 +308,7 @@ def a_belief_expects_to_pay_by_its_mean(learner, seed):
         got,
         mean @ payments,
         what="the payment",
-        hints={
+        mistakes={
             "concentrations are not probabilities: divide by their sum": alpha @ payments,
             "not only the likeliest label will come": payments[alpha.argmax(axis=1)],
             "the mean has the one of each class in it: alpha, not the evidence": (
@@ -316,7 +320,11 @@ def a_belief_expects_to_pay_by_its_mean(learner, seed):
     )
 
 
-@question("q6", points=1, hint="Scale a row of alpha by ten. Which entry of `expected_payment` moves?")
+@question(
+    "q6",
+    points={"`told_apart`": 1},
+    hint="Scale a row of alpha by ten. Which entry of `expected_payment` moves?",
+)
 def no_payment_tells_ignorance_from_a_fair_die(learner, seed):
     expect_choice(
         learner.value("told_apart"),

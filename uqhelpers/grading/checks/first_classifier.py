@@ -27,7 +27,7 @@ def the_loss_and_its_slope_are_right(learner, seed):
         got[0],
         of_label.mean(),
         what="the loss",
-        hints={
+        mistakes={
             "that is the sum: the loss is the mean over the inputs": of_label.sum(),
             "the right idea in bits: use the natural logarithm": of_label.mean() / np.log(2),
             "the sign: a loss is high where the label's probability is low": -of_label.mean(),
@@ -47,7 +47,7 @@ def the_loss_and_its_slope_are_right(learner, seed):
         got[1],
         slope,
         what="the slope",
-        hints={
+        mistakes={
             "the slope of the sum: the loss is a mean, so divide by the number of inputs": 6 * slope,
             "the sign: that is the way downhill": -slope,
             "only the label's logit: raising another one costs too": slope * truth,
@@ -88,13 +88,13 @@ def the_scores_of_the_classes_are_right(learner, seed):
         learner.call("scores", predictions, labels, 3), ["the precision", "the recall", "the macro F1"]
     )
     swapped = "precision and recall are swapped: precision divides by how often the class was *said*"
-    expect_close(got[0], precision, what="the precision", hints={swapped: recall})
-    expect_close(got[1], recall, what="the recall", hints={swapped: precision})
+    expect_close(got[0], precision, what="the precision", mistakes={swapped: recall})
+    expect_close(got[1], recall, what="the recall", mistakes={swapped: precision})
     expect_close(
         got[2],
         f1.mean(),
         what="the macro F1",
-        hints={
+        mistakes={
             "that is the accuracy, in which the frequent class decides": np.mean(predictions == labels),
             "that is the F1 of the mean precision and recall: take the F1 of each class first": of_means,
             "weighted by how frequent the classes are: in the macro F1 each counts the same": f1 @ there / 90,
@@ -118,7 +118,7 @@ def the_precision_in_the_field_is_right(learner, seed):
         learner.call("precision", recall, false, share),
         right / (right + wrong),
         what="the precision",
-        hints={
+        mistakes={
             "the false alarms come from the inputs that are *not* of the class": right / (right + false),
             "the mix is missing: there are more others than inputs of the class": recall / (recall + false),
             "that is the share of alarms among all inputs: how many of them are right?": right + wrong,
@@ -130,7 +130,7 @@ def the_precision_in_the_field_is_right(learner, seed):
         learner.call("break_even", recall, false),
         false / (recall + false),
         what="the share at which half of the alarms are false",
-        hints={
+        mistakes={
             "those are the odds: a share has both kinds of input below the line": false / recall,
             "the other way round: that is the share of the other inputs": recall / (recall + false),
         },
@@ -173,7 +173,7 @@ def the_examination_is_honest(learner, seed):
         learner.call("examine", noise, labels, 15),
         honest,
         what="the accuracy",
-        hints={
+        mistakes={
             "the pixels were chosen on all images: the test images took part": on_all,
             "the pixels were chosen on the test images": on_test,
             "that is the accuracy on the images that it learned from": on_training,
@@ -213,7 +213,7 @@ def the_log_density_is_right_far_away_too(learner, seed):
         got,
         want,
         what="the log-density",
-        hints={
+        mistakes={
             "the sum of the bells: a density is their mean": bells(-squares / (2 * width**2), mean=1),
             "the volume of the bells is missing: they do not have the mass one": want
             + 1.5 * np.log(2 * np.pi * width**2),
@@ -230,7 +230,7 @@ def the_log_density_is_right_far_away_too(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`threshold`": 2},
     hint="Sort the confidences of the errors. Below which of them do nineteen in twenty lie?",
 )
 def the_threshold_stops_the_errors(learner, seed):
@@ -276,7 +276,11 @@ def the_threshold_stops_the_errors(learner, seed):
     expect_close(kept, np.mean(right >= level), what="the share of right answers kept")
 
 
-@question("q6", points=1, hint="Which inputs was the level chosen on? What does that say of others?")
+@question(
+    "q6",
+    points={"`letters_stopped`": 1},
+    hint="Which inputs was the level chosen on? What does that say of others?",
+)
 def a_threshold_for_errors_says_nothing_of_letters(learner, seed):
     expect_choice(
         learner.value("letters_stopped"),

@@ -38,7 +38,7 @@ def an_expansion_is_a_newton_step(learner, seed):
         got[1],
         np.linalg.inv(precision),
         what="the covariance",
-        hints={
+        mistakes={
             "that is the precision: the covariance is its inverse": precision,
             "the prior is missing in the curvature": np.linalg.inv(curvature),
             "the prior's precision is alpha, its variance is one over it": np.linalg.inv(
@@ -52,7 +52,7 @@ def an_expansion_is_a_newton_step(learner, seed):
         got[0],
         weights - np.linalg.solve(precision, gradient),
         what="the mean",
-        hints={
+        mistakes={
             "the mean is where you expanded only if the gradient is zero there": weights,
             "uphill: the step goes against the gradient of the negative log posterior": weights
             + np.linalg.solve(precision, gradient),
@@ -81,7 +81,7 @@ def the_information_of_a_softmax_has_blocks(learner, seed):
         learner.call("information", features, probs),
         blocks(inner),
         what="the information",
-        hints={
+        mistakes={
             "the classes are not independent: minus p pᵀ is missing": blocks(diagonal),
             "a sum over the inputs: more data, more information": blocks(inner) / 9,
             "the order: one class's weights after the other, not one feature's": blocks(inner, "dcek"),
@@ -108,7 +108,7 @@ def the_probit_formula_flattens(learner, seed):
         learner.call("probit", mean, variance),
         flattened(1 / np.sqrt(1 + np.pi * variance / 8)),
         what="the probability",
-        hints={
+        mistakes={
             "the root is missing in the factor": flattened(1 / (1 + np.pi * variance / 8)),
             "the formula takes the variance, not its root": flattened(
                 1 / np.sqrt(1 + np.pi * np.sqrt(variance) / 8)
@@ -139,7 +139,7 @@ def draws_move_the_linearised_network(learner, seed):
         got,
         right,
         what="the probabilities",
-        hints={
+        mistakes={
             "softmax first, then the average: the average logit forgets the spread": softmax(
                 outputs + moved.mean(axis=0), axis=-1
             ),
@@ -167,7 +167,7 @@ def the_evidence_is_a_height_times_a_volume(learner, seed):
         learner.call("log_evidence", joint, precision),
         joint + volume - half,
         what="the log evidence",
-        hints={
+        mistakes={
             "the sign: a sharp peak has a small volume": joint + volume + half,
             "the factor (2π)^(P/2) is missing": joint - half,
             "half of the log determinant: the volume is a root": joint + volume - 2 * half,
@@ -179,7 +179,7 @@ def the_evidence_is_a_height_times_a_volume(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`variance_that_counts`": 2},
     hint="The softmax of two logits sees only their difference. What is the variance of a difference?",
     forbids=HELPERS,
 )
@@ -192,7 +192,7 @@ def only_the_difference_of_two_logits_counts(learner, seed):
         learner.call("variance_that_counts", covariance),
         first + second - 2 * both,
         what="the variance",
-        hints={
+        mistakes={
             "the logits are correlated: the covariance is missing": first + second,
             "the variance of the sum: the softmax cannot see it": first + second + 2 * both,
             "the covariance counts twice": first + second - both,
@@ -202,7 +202,11 @@ def only_the_difference_of_two_logits_counts(learner, seed):
     )
 
 
-@question("q6", points=1, hint="Which labels would be more or less likely if all logits rose by 1?")
+@question(
+    "q6",
+    points={"`common_variance`": 1},
+    hint="Which labels would be more or less likely if all logits rose by 1?",
+)
 def the_common_direction_stays_as_the_prior_left_it(learner, seed):
     expect_choice(
         learner.value("common_variance"),

@@ -52,7 +52,7 @@ def dropout_leaves_the_average_as_it_is(learner, seed):
         "divided by the rate: divide by the share that is kept": 1 / rate,
     }
     hints = {text: np.full(len(ratio), scale) for text, scale in wrong.items()}
-    expect_close(ratio, np.full(len(ratio), 1 / (1 - rate)), what="the scale", hints=hints)
+    expect_close(ratio, np.full(len(ratio), 1 / (1 - rate)), what="the scale", mistakes=hints)
     again = as_numbers(learner.call("drop", values, float(rate), draw))
     other = as_numbers(learner.call("drop", values, float(rate), draw + 1))
     expect(np.array_equal(got, again), "the same seed must give the same mask")
@@ -77,7 +77,7 @@ def the_moments_of_a_dropped_layer_are_right(learner, seed):
         got[0],
         mean,
         what="the mean",
-        hints={
+        mistakes={
             "the bias is not dropped: it belongs to the mean": mean - bias,
             "the mean does not shrink: what is kept was divided by 1 - rate": (mean - bias) * (1 - rate)
             + bias,
@@ -87,7 +87,7 @@ def the_moments_of_a_dropped_layer_are_right(learner, seed):
         got[1],
         variance,
         what="the variance",
-        hints={
+        mistakes={
             "that is the variance of the bare mask: what is kept is divided by 1 - rate": squares
             * rate
             * (1 - rate),
@@ -113,7 +113,7 @@ def separates_disagreement_from_ambiguity(learner, seed):
     expect_close(
         got,
         mutual_information(probs),
-        hints={
+        mistakes={
             "that is the total: subtract the average entropy of the passes": predictive_entropy(probs),
             "that is the aleatoric part: the average of the entropies": expected_entropy(probs),
             "the right idea in bits: use the natural logarithm": mutual_information(probs) / np.log(2),
@@ -212,7 +212,7 @@ def a_new_observation_has_both_kinds_of_spread(learner, seed):
         got,
         (variance + noise**2) ** 0.5,
         what="the standard deviation",
-        hints={
+        mistakes={
             "the noise is missing: that is the spread of the network, not of an observation": variance**0.5,
             "standard deviations do not add up, variances do": variance**0.5 + noise,
             "that is the variance: take its root": variance + noise**2,
@@ -227,7 +227,7 @@ def a_new_observation_has_both_kinds_of_spread(learner, seed):
 
 @question(
     "q6",
-    points=2,
+    points={"`information_by_passes`": 2},
     hint="For each number: keep the first so many passes, then mutual information, then the mean.",
     forbids=ENTROPIES,
 )
@@ -239,7 +239,7 @@ def the_curve_over_the_passes_is_right(learner, seed):
     expect_close(
         learner.call("information_by_passes", probs, passes),
         want,
-        hints={
+        mistakes={
             "that is the total uncertainty: subtract the average entropy of the passes": [
                 predictive_entropy(part).mean() for part in parts
             ],
@@ -253,7 +253,11 @@ def the_curve_over_the_passes_is_right(learner, seed):
     )
 
 
-@question("q6", points=1, hint="The entropy is concave: which way does Jensen's inequality push it?")
+@question(
+    "q6",
+    points={"`few_passes`": 1},
+    hint="The entropy is concave: which way does Jensen's inequality push it?",
+)
 def the_direction_of_the_bias_is_right(learner, seed):
     expect_choice(
         learner.value("few_passes"),

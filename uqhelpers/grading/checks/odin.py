@@ -23,7 +23,7 @@ def both_scores_are_right_and_do_not_overflow(learner, seed):
         got[0],
         -probs.max(axis=1),
         what=names[0],
-        hints={
+        mistakes={
             "that is the confidence: a score is higher for what is stranger": probs.max(axis=1),
             "the logits are multiplied by the temperature: divide, so that heat flattens": -softmax(
                 logits * heat, axis=1
@@ -39,7 +39,7 @@ def both_scores_are_right_and_do_not_overflow(learner, seed):
         got[1],
         energy,
         what=names[1],
-        hints={
+        mistakes={
             "the sign: an input with much evidence has a low energy": -energy,
             "the factor T in front of the logarithm is missing": energy / heat,
             "the temperature is missing in the energy": -logsumexp(logits, axis=1),
@@ -89,7 +89,7 @@ def the_limits_of_the_entropy_are_right(learner, seed):
         got[0],
         spread / 2,
         what="the hot limit",
-        hints={
+        mistakes={
             "the two are swapped: hot, all logits count": want,
             "that is the limit of the largest probability: an entropy has no linear term": top[:, 0]
             - logits.mean(axis=1),
@@ -112,7 +112,7 @@ def the_limits_of_the_entropy_are_right(learner, seed):
         got[1],
         want,
         what="the cold limit",
-        hints={
+        mistakes={
             "second place may be shared: each that has it adds to the entropy": margin,
             "each second place adds -p log p, and -log p grows as m / T": sharing,
             "the winner's own term, 1 - p, has no factor m / T: it vanishes beside the others": sharing
@@ -181,7 +181,7 @@ def the_step_goes_where_the_prediction_is_surer(learner, seed):
     case = linear_case(seed)
     steps = wrong_steps(**case)
     want = steps.pop("")
-    expect_close(learner.call("nudged", *case.values()), want, hints=steps, what="the moved input")
+    expect_close(learner.call("nudged", *case.values()), want, mistakes=steps, what="the moved input")
 
 
 def small_features(seed):
@@ -229,7 +229,7 @@ def the_distance_survives_dead_and_small_features(learner, seed):
         right.min(axis=0),
         rtol=1e-4,
         what="the distance",
-        hints={
+        mistakes={
             "the ridge has units: 1e-6 is larger than what these features vary by": distances(
                 *case, lambda cov: 1e-6
             ).min(axis=0),
@@ -275,7 +275,7 @@ def rates_and_alarms_are_told_apart(learner, seed):
         got[0],
         false,
         what="FPR95",
-        hints={
+        mistakes={
             "the classes are swapped: 95 % of the *strange* are stopped, familiar are counted": np.mean(
                 strange <= swapped
             ),
@@ -293,7 +293,7 @@ def rates_and_alarms_are_told_apart(learner, seed):
         got[1],
         precision(prevalence),
         what="the precision",
-        hints={
+        mistakes={
             "one minus a rate among the familiar is no share of the alarms": 1 - false,
             "that is the precision in this sample: the strange are rarer in operation": precision(40 / 240),
             "that is the precision at even odds: weigh both rates by the prevalence": precision(0.5),
@@ -331,7 +331,7 @@ def choices(figures):
 
 @question(
     "q6",
-    points=2,
+    points={"`flattery`": 2},
     hint="For each set: which detector is best on average over the *other* sets?",
 )
 def the_flattery_of_a_leaked_choice_is_right(learner, seed):
@@ -341,7 +341,7 @@ def the_flattery_of_a_leaked_choice_is_right(learner, seed):
         learner.call("flattery", figures),
         found["right"],
         what="the flattery",
-        hints={
+        mistakes={
             "the reported set took part in the choice: leave it out of the average": found["kept"],
             "the sign: leaked minus honest": found["sign"],
             "that is the leaked figure itself: subtract the honest one": found["leaked"],
@@ -352,7 +352,11 @@ def the_flattery_of_a_leaked_choice_is_right(learner, seed):
     )
 
 
-@question("q6", points=1, hint="The best of many noisy figures is the one that luck favoured most.")
+@question(
+    "q6",
+    points={"`more_candidates`": 1},
+    hint="The best of many noisy figures is the one that luck favoured most.",
+)
 def the_flattery_grows_with_the_candidates(learner, seed):
     expect_choice(
         learner.value("more_candidates"),

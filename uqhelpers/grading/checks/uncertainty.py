@@ -45,7 +45,7 @@ def the_entropy_of_each_row_is_right(learner, seed):
         rtol=1e-11,
         atol=1e-13,
         what="the entropy",
-        hints={
+        mistakes={
             "a certain prediction gives NaN: 0 · log 0 counts as 0": naive,
             "the right idea in bits: use the natural logarithm": want / np.log(2),
             "the sign: an entropy is never negative": -want,
@@ -60,7 +60,7 @@ def the_entropy_of_each_row_is_right(learner, seed):
 
 @question(
     "q2",
-    points=2,
+    points={"`decompose`": 2},
     hint="Two ways to take an average and an entropy: average first, or entropy first. What is between them?",
     forbids=ENTROPIES,
 )
@@ -73,7 +73,7 @@ def the_three_parts_are_right(learner, seed):
         got[0],
         total,
         what="the total",
-        hints={
+        mistakes={
             "that is the average of the entropies: average the predictions first": aleatoric,
             "the right idea in bits: use the natural logarithm": total / np.log(2),
             "you averaged over the inputs: the samples are the first axis": metrics.predictive_entropy(other),
@@ -83,7 +83,7 @@ def the_three_parts_are_right(learner, seed):
         got[1],
         aleatoric,
         what="the aleatoric part",
-        hints={
+        mistakes={
             "that is the entropy of the average: what is left when each model is sure of itself?": total,
             "a sum over the samples: take their mean": aleatoric * 6,
         },
@@ -92,7 +92,7 @@ def the_three_parts_are_right(learner, seed):
         got[2],
         total - aleatoric,
         what="the epistemic part",
-        hints={
+        mistakes={
             "the sign: the entropy of the average is the larger one (it is concave)": aleatoric - total,
             "that is a ratio: the parts add up": (total - aleatoric) / total,
             "that is the variance of the members' probabilities, not their mutual information": probs.var(
@@ -102,7 +102,7 @@ def the_three_parts_are_right(learner, seed):
     )
 
 
-@question("q2", points=1, forbids=ENTROPIES)
+@question("q2", points={"three cases": 1}, forbids=ENTROPIES)
 def the_three_cases_are_told_apart(learner, seed):
     rng = np.random.default_rng(seed)
     order = rng.permutation(3)
@@ -136,7 +136,7 @@ def the_coin_splits_its_uncertainty(learner, seed):
         aleatoric,
         rtol=1e-5,
         what="the aleatoric part",
-        hints={
+        mistakes={
             "that is the entropy of the average coin, the total: average the entropies instead": total,
             "the right idea in bits: use the natural logarithm": aleatoric / np.log(2),
             "the digammas are taken one too low: multiplying by θ raises a by 1": shifted,
@@ -149,7 +149,7 @@ def the_coin_splits_its_uncertainty(learner, seed):
         rtol=1e-4,
         atol=1e-7,
         what="the epistemic part",
-        hints={
+        mistakes={
             "the sign: the total is the larger one": aleatoric - total,
             "that is the total": total,
             "that is the posterior's variance: a measure of spread, but not in nats": beta_variance(
@@ -176,7 +176,7 @@ def beta_variance(a, b):
 
 @question(
     "q4",
-    points=1,
+    points={"`best_prediction`": 1},
     hint="Write the expected loss as a function of the prediction, with a Lagrange multiplier for its sum.",
 )
 def the_best_prediction_is_the_average(learner, seed):
@@ -186,7 +186,7 @@ def the_best_prediction_is_the_average(learner, seed):
         learner.call("best_prediction", weights, probs),
         weights @ probs,
         what="the best prediction",
-        hints={
+        mistakes={
             "the weights are missing: you do not believe in all models equally": probs.mean(0),
             "that is the model you believe in most: a plug-in, which forgets the others": probs[
                 weights.argmax()
@@ -197,7 +197,7 @@ def the_best_prediction_is_the_average(learner, seed):
     )
 
 
-@question("q4", points=2)
+@question("q4", points={"`excess_loss`": 2})
 def the_excess_loss_of_any_prediction_is_right(learner, seed):
     weights, probs, prediction = beliefs(seed)
     got = learner.call("excess_loss", weights, probs, prediction)
@@ -206,7 +206,7 @@ def the_excess_loss_of_any_prediction_is_right(learner, seed):
         got,
         weights @ (probs * (np.log(probs) - log)).sum(-1),
         what="the excess loss",
-        hints={
+        mistakes={
             "that is the divergence the other way round: the expectation is under the model": weights
             @ (prediction * (log - np.log(probs))).sum(-1),
             "that is the whole loss: take off what even the true model loses, its entropy": -weights
@@ -253,7 +253,7 @@ def the_calibration_error_counts_every_prediction_once(learner, seed):
         learner.call("calibration_error", confidence, correct.astype(float), 8),
         want,
         what="the calibration error",
-        hints={
+        mistakes={
             "a confidence of 1 gets a bin of its own: there is none, it belongs to the last": phantom[0],
             "a confidence of 1 falls out of the last bin: it must count": dropped[0] * inside,
             "a confidence of 1 falls out of the last bin, and is not even counted": dropped[0],

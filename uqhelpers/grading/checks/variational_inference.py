@@ -32,7 +32,7 @@ def the_divergence_of_two_gaussians(learner, seed):
         learner.call("divergence", mean, std, prior_std),
         want,
         what="the divergence",
-        hints={
+        mistakes={
             "the one half is missing: without it q = p would cost something": want + len(mean) / 2,
             "a sum over the weights, not their mean": want / len(mean),
             "the two distributions are swapped: the expectation is under q": swapped,
@@ -43,7 +43,11 @@ def the_divergence_of_two_gaussians(learner, seed):
     )
 
 
-@question("q2", points=1, hint="softplus(ρ) = log(1 + exp ρ); NumPy has a function for log(exp a + exp b).")
+@question(
+    "q2",
+    points={"`sigma_of`": 1},
+    hint="softplus(ρ) = log(1 + exp ρ); NumPy has a function for log(exp a + exp b).",
+)
 def rho_goes_through_softplus(learner, seed):
     rho = np.append(np.random.default_rng(seed).uniform(-6, 4, size=7), 1000.0)
     want = np.logaddexp(0, rho)
@@ -63,14 +67,16 @@ def rho_goes_through_softplus(learner, seed):
     expect_close(got, want, what="σ")
 
 
-@question("q2", points=1, hint="Solve σ = log(1 + exp ρ) for ρ; expm1 keeps the digits of a small σ.")
+@question(
+    "q2", points={"`rho_of`": 1}, hint="Solve σ = log(1 + exp ρ) for ρ; expm1 keeps the digits of a small σ."
+)
 def the_way_back_is_the_inverse(learner, seed):
     sigma = np.append(np.random.default_rng(seed).uniform(0.01, 3, size=7), 1000.0)
     expect_close(
         learner.call("rho_of", sigma),
         sigma + np.log(-np.expm1(-sigma)),
         what="ρ",
-        hints={
+        mistakes={
             "the inverse is not the inverse: the logarithm undoes exp, not softplus": np.log(sigma),
             "the inverse is not the inverse of softplus: that undoes a variance": 2 * np.log(sigma),
         },
@@ -97,7 +103,7 @@ def the_bound_needs_no_sampling(learner, seed):
         learner.call("bound", mean, std, x, y, noise_std),
         want,
         what="the bound",
-        hints={
+        mistakes={
             "the likelihood at the mean of the weights is not the mean of the likelihood": want + spread,
             "the divergence is subtracted: knowing costs": want + 2 * kl,
             "the divergence is missing": want + kl,
@@ -111,7 +117,9 @@ def the_bound_needs_no_sampling(learner, seed):
 
 
 @question(
-    "q4", points=2, hint="What depends on the variances d is ½ Σ Λᵢᵢ dᵢ - ½ Σ log dᵢ: one weight at a time."
+    "q4",
+    points={"`best_variances`": 2},
+    hint="What depends on the variances d is ½ Σ Λᵢᵢ dᵢ - ½ Σ log dᵢ: one weight at a time.",
 )
 def the_best_variances_are_the_inverse_precisions(learner, seed):
     root = np.random.default_rng(seed).normal(size=(4, 4))
@@ -120,7 +128,7 @@ def the_best_variances_are_the_inverse_precisions(learner, seed):
         learner.call("best_variances", precision),
         1 / np.diag(precision),
         what="the variances",
-        hints={
+        mistakes={
             "those are the marginal variances: the nearest factorised Gaussian has smaller ones": np.diag(
                 np.linalg.inv(precision)
             ),
@@ -132,7 +140,9 @@ def the_best_variances_are_the_inverse_precisions(learner, seed):
 
 
 @question(
-    "q4", points=1, hint="For two weights of variance 1 and correlation r, look along (1, 1) and (1, -1)."
+    "q4",
+    points={"`combinations`": 1},
+    hint="For two weights of variance 1 and correlation r, look along (1, 1) and (1, -1).",
 )
 def a_combination_may_be_too_wide(learner, seed):
     expect_choice(
@@ -168,7 +178,7 @@ def the_prior_counts_once_an_epoch(learner, seed):
             learner.call("epoch_losses", misfits, divergence, "uniform"),
             equal,
             what="the losses with equal shares",
-            hints=whole | {"the divergence is missing": misfits},
+            mistakes=whole | {"the divergence is missing": misfits},
         )
         got = learner.call("epoch_losses", misfits, divergence, "blundell")
         finite = type(got) is not np.ndarray or got.shape != (batches,) or np.isfinite(got).all()
@@ -177,7 +187,7 @@ def the_prior_counts_once_an_epoch(learner, seed):
             got,
             misfits + blundell * divergence,
             what="the losses with Blundell's shares",
-            hints=whole
+            mistakes=whole
             | {
                 "equal shares in both cases": equal,
                 "the largest share goes to the first batch": misfits + blundell[::-1] * divergence,
@@ -196,7 +206,7 @@ def the_outputs_are_drawn_instead_of_the_weights(learner, seed):
         learner.call("outputs", h, mean, std, noise),
         middle + np.sqrt(variance) * noise,
         what="the outputs",
-        hints={
+        mistakes={
             "noise is multiplied by a standard deviation: the root is missing": middle + variance * noise,
             "standard deviations do not add up: variances do": middle + np.abs(h) @ std.T * noise,
             "the inputs go into the variance squared": middle + np.sqrt(np.abs(h) @ std.T**2) * noise,
@@ -210,7 +220,7 @@ def the_outputs_are_drawn_instead_of_the_weights(learner, seed):
 
 @question(
     "q7",
-    points=2,
+    points={"`estimates`": 2},
     hint="∂θ/∂μ = 1, so the path passes the slope on; log q is -(θ - μ)²/(2σ²), and θ - μ is σε.",
 )
 def both_estimates_are_right(learner, seed):
@@ -225,7 +235,7 @@ def both_estimates_are_right(learner, seed):
         got[0],
         slopes,
         what="the estimate along the path",
-        hints={
+        mistakes={
             "that is the derivative for σ: for the mean, ∂θ/∂μ is 1": slopes * noise,
             "σ has no part in it: ∂θ/∂μ is 1": slopes * std,
             "the two are swapped: the path comes first": values * noise / std,
@@ -235,7 +245,7 @@ def both_estimates_are_right(learner, seed):
         got[1],
         values * noise / std,
         what="the estimate by the score function",
-        hints={
+        mistakes={
             "the derivative of the log density is the noise over σ": values * noise,
             "σ once: the distance from the mean is σε, divided by σ²": values * noise / std**2,
             "the sign: the density rises towards a draw above the mean when the mean rises": -values
@@ -246,7 +256,7 @@ def both_estimates_are_right(learner, seed):
     )
 
 
-@question("q7", points=1, hint="Compare the two variances that the cell prints.")
+@question("q7", points={"`scatters_less`": 1}, hint="Compare the two variances that the cell prints.")
 def the_path_scatters_less_here(learner, seed):
     expect_choice(
         learner.value("scatters_less"),
