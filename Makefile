@@ -28,8 +28,8 @@ wheel: env  ## the helpers as a wheel, installed into .venv: the chapters run ag
 execute: wheel  ## run the notebooks that are not proven for the present code
 	@$(PY) -m tools.execute
 
-book: execute  ## the site, in _build/html/index.html
-	@$(PY) -m tools.site
+book: env  ## the site, in _build/html/index.html; nothing, if nothing has changed
+	@$(PY) -m tools.fresh || { $(MAKE) --no-print-directory execute && $(PY) -m tools.site && $(PY) -m tools.fresh --done; }
 
 serve: book  ## the site on http://localhost:8000
 	$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000

@@ -24,6 +24,7 @@ from sphinx.errors import ExtensionError
 # The parts of MathJax that a page asks for: 1.7 MB of the wheel's 24 MB.
 MATHJAX = ["tex-mml-chtml.js", "output/chtml/fonts/woff-v2"]
 MODULE_LINE = re.compile(r"^\{module\} (\w+)$", re.MULTILINE)
+NUMERIC = re.compile(r"[\d.,\s±+−–—×%()/*<>≤≥~≈^e-]*")  # what a column of numbers is made of
 MODULE = """\
 # {name}
 
@@ -67,6 +68,21 @@ def tidy_scripts(app, pagename, templatename, context, doctree):
         seen.add(body or name)
         kept.append(script)
     context["script_files"] = kept
+
+
+def dress_tables(app, doctree):
+    """Columns of numbers stand to the right, and a spread is never parted from its mean."""
+    for group in doctree.findall(nodes.tgroup):
+        rows = [list(row.findall(nodes.entry)) for row in group.findall(nodes.row)]
+        body = [list(row.findall(nodes.entry)) for part in group.findall(nodes.tbody) for row in part]
+        for column, cells in enumerate(zip(*body, strict=False)):
+            texts = [cell.astext().strip() for cell in cells]
+            if all(map(NUMERIC.fullmatch, texts)) and any(re.search(r"\d", text) for text in texts):
+                for row in rows:
+                    row[column]["classes"].append("uq-number")
+        for text in list(group.findall(nodes.Text)):
+            if " ± " in text:
+                text.parent.replace(text, nodes.Text(text.replace(" ± ", "\u00a0±\u00a0")))
 
 
 def give_tables_room(app, pagename, templatename, context, doctree):
@@ -160,6 +176,7 @@ def setup(app):
     app.connect("builder-inited", copy_vendor)
     app.connect("source-read", expand_lines)
     app.connect("doctree-read", name_terms)
+    app.connect("doctree-read", dress_tables)
     app.connect("env-get-outdated", reread_what_ran)
     app.connect("env-before-read-docs", refuse_execution)
     app.connect("html-page-context", tidy_scripts, priority=900)

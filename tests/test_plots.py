@@ -166,6 +166,20 @@ def test_pixels_in_0_to_1_are_drawn_on_that_scale():
     assert plots.image_grid(np.full((1, 4, 4), 0.5))[0, 0].images[0].get_clim() == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("side", "smooth", "way"),
+    [(8, None, "bicubic"), (28, None, "nearest"), (8, False, "nearest"), (28, True, "bicubic")],
+)
+def test_small_images_are_enlarged_smoothly(side, smooth, way):
+    panel = plots.image_grid(np.zeros((1, side, side)), smooth=smooth)[0, 0]
+    assert panel.images[0].get_interpolation() == way
+
+
+def test_smooth_is_a_yes_or_a_no():
+    with pytest.raises(ValueError, match="smooth"):
+        plots.image_grid(np.zeros((1, 8, 8)), smooth="very")
+
+
 def test_colour_images_keep_their_channels(rng):
     images = rng.random((2, 3, 4, 5))
     shown = plots.image_grid(images)[0, 1].images[0].get_array()

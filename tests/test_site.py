@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tools.book import ROOT, notebooks, pages, repository
+from tools.book import MADE_PAGES, ROOT, notebooks, pages, repository
 
-PAGES = [*pages(), "genindex", "py-modindex", "search"]
+PAGES = [*pages(), *MADE_PAGES]
 NOTEBOOK_PAGES = [path for path in notebooks() if path.with_suffix("").as_posix() in PAGES]
 
 
@@ -108,79 +108,12 @@ def test_every_module_is_documented(page_of):
 # --- what only a browser knows --------------------------------------------------------------------
 
 
-class Visit:
-    """A browser's page that notes every request and every complaint."""
-
-    def __init__(self, browser, **options):
-        self.context = browser.new_context(reduced_motion="reduce", **options)
-        self.page = self.context.new_page()
-        self.requests, self.complaints = [], []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
-        self.page.on("console", self.listen)
-
-    def listen(self, message):
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def open(self, address):
-        self.page.goto(address, wait_until="load")
-        # Formulas are set, everything that is folded is unfolded, and every interactive figure drawn.
-        self.page.evaluate("() => window.MathJax && MathJax.startup && MathJax.startup.promise")
-        self.page.evaluate("() => document.querySelectorAll('details').forEach(e => { e.open = true; })")
-        for figure in self.page.query_selector_all("figure.uq-plotly"):
-            figure.scroll_into_view_if_needed()
-        self.page.wait_for_function(
-            "() => [...document.querySelectorAll('.uq-plotly-box')].every(e => e.querySelector('.main-svg'))"
-        )
-        return self.page
-
-    def hosts(self):
-        return {urlsplit(url).netloc for url in self.requests if urlsplit(url).scheme.startswith("http")}
-
-
-@pytest.fixture
-def visit(browser):
-    visits = []
-
-    def start(**options):
-        visits.append(Visit(browser, **options))
-        return visits[-1]
-
-    yield start
-    for each in visits:
-        each.context.close()
-
-
-def violations(page):
-    """What axe-core finds, short enough to read."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    # Without preload: axe would fetch the style sheets a second time, which a page on a disk may not.
-    found = axe.run(page, options={"resultTypes": ["violations"], "preload": False}).response["violations"]
-    return [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]]
-
-
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["index", *PAGES])
-def test_a_page_stands_in_light_in_dark_and_on_a_phone(name, site, visit):
-    guest = visit(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    if name == "index":  # leads on at once; where it leads to is tested by itself
-        guest.page.goto((site / "index.html").as_uri(), wait_until="commit")
-        guest.page.wait_for_url("**/book/index.html")
-    page = guest.open((site / f"{name}.html").as_uri()) if name != "index" else guest.page
-    assert page.evaluate("() => document.documentElement.dataset.theme") == "light"
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
-    assert violations(page) == []
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_timeout(100)  # what watches the width has acted
-    assert violations(page) == []
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+def test_the_front_door_leads_on_at_once(site, visit):
+    guest = visit()
+    guest.page.goto((site / "index.html").as_uri(), wait_until="commit")
+    guest.page.wait_for_url("**/book/index.html")
     assert guest.complaints == []
-    assert guest.hosts() == set()
 
 
 @pytest.mark.browser

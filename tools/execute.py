@@ -123,6 +123,8 @@ def run(paths, root=ROOT, keep=True, **environment):
     int
         pytest's exit status: 0 if every cell of every notebook passed.
     """
+    # Under the keys of now: what is edited while they run is not what they prove.
+    targets = {path: stored(path, root) for path in paths}
     # Nothing that leads back to the checkout, or to a pytest that runs this one.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("PYTEST_")}
     environment = {**inherited, **SURROUNDINGS, **environment}
@@ -144,9 +146,8 @@ def run(paths, root=ROOT, keep=True, **environment):
         ).returncode
         for path, slug in slugs.items():
             if keep and (harvest / f"{slug}.json").exists():
-                target = stored(path, root)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(harvest / f"{slug}.json", target)
+                targets[path].parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(harvest / f"{slug}.json", targets[path])
     return status
 
 

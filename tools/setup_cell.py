@@ -13,8 +13,7 @@ except ImportError:
     {remedy}
 """
 PUBLISHED = '%pip install -q "uqhelpers @ git+https://github.com/{repository}"'
-NOT_PUBLISHED = """\
-raise SystemExit("This copy of the book is not published: run `pip install .` in a checkout.") from None"""
+NOT_PUBLISHED = 'raise SystemExit("Not published yet: run `pip install .` in a checkout.") from None'
 
 
 def guard(repository):

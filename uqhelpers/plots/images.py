@@ -6,8 +6,10 @@ from uqhelpers._checks import as_flags, as_labels, as_real, as_whole
 from uqhelpers.plots.canvas import as_column, as_strings, panels_or_new
 from uqhelpers.plots.style import COLOURS, INK
 
+SMALL = 16  # rows: below it a person sees squares where there is a digit
 
-def image_grid(images, titles=None, columns=5, *, emphasis=None, ax=None):
+
+def image_grid(images, titles=None, columns=5, *, emphasis=None, smooth=None, ax=None):
     """Images side by side, each under its title.
 
     Parameters
@@ -20,6 +22,10 @@ def image_grid(images, titles=None, columns=5, *, emphasis=None, ax=None):
         Images in a row.
     emphasis : array of bool, shape (N,), optional
         Which titles and frames to set apart, as for wrong predictions.
+    smooth : bool, optional
+        Whether neighbouring pixels flow into each other. By default so for images of
+        fewer than 16 rows, which a person reads only then; ``False`` where the
+        pixels themselves matter.
     ax : array of Axes, optional
         At least ``N`` of them; by default a new figure.
 
@@ -39,6 +45,9 @@ def image_grid(images, titles=None, columns=5, *, emphasis=None, ax=None):
     titles = as_strings(titles, "titles", count, [""] * count)
     emphasis = np.zeros(count, bool) if emphasis is None else as_flags(emphasis, "emphasis", length=count)
 
+    smooth = images.shape[1] < SMALL if smooth is None else bool(as_flags([smooth], "smooth")[0])
+    way = {"interpolation": "bicubic" if smooth else "nearest", "interpolation_stage": "data"}
+
     rows = -(-count // columns)
     lines = max(title.count("\n") + 1 if title else 0 for title in titles)
     width = min(5.8, 1.16 * columns)
@@ -55,7 +64,7 @@ def image_grid(images, titles=None, columns=5, *, emphasis=None, ax=None):
     longest = max((len(line) for title in titles for line in title.split("\n")), default=0)
     size = min(9.5, cell * 72 / ((0.7 if emphasis.any() else 0.58) * max(longest, 1)))
     for panel, image, title, marked in zip(panels, images, titles, emphasis, strict=False):
-        panel.imshow(image, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
+        panel.imshow(image, cmap="gray_r", vmin=low, vmax=high, **way)
         panel.set(xticks=[], yticks=[])
         colour = COLOURS["wrong"] if marked else INK
         panel.set_title(

@@ -129,8 +129,9 @@ def table(
         By column, the unit that stands behind its name.
     formats : str or dict, optional
         How numbers are written, as in ``format(x, ".3f")``: one for all, or by the
-        name of a column or of a row. With a format in percent, ``".1%"``, the sign
-        moves into the column's heading. Otherwise three decimals, and none for integers.
+        name of a column or of a row, and for all others under the key ``None``. With
+        a format in percent, ``".1%"``, the sign moves into the column's heading.
+        Without a format: three decimals, and none for integers.
     best : dict, optional
         By column, whether the best is the least (``"min"``) or the greatest (``"max"``).
         It is set in bold where the runs allow it to be told: where, for every

@@ -1,0 +1,110 @@
+"""Every page as a reader meets it: in a real browser, in light, in dark, on a desk and on a phone."""
+
+import pytest
+
+from tools import look
+
+AXE = pytest.importorskip("axe_playwright_python.sync_playwright")
+# Without preload: axe would fetch the style sheets a second time, which a page on a disk may not.
+OPTIONS = {"resultTypes": ["violations"], "preload": False}
+COLOURS_ONLY = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}  # what a theme changes
+ALL_BUT_COLOURS = {"rules": {"color-contrast": {"enabled": False}}}  # what a width changes
+# A word of code has one of thirty looks. Those that a page has shown before are left out of what axe is
+# shown: it takes a second for a thousand words. Formulas are one element each to those who hear them.
+SHOW_EACH_LOOK_ONCE = """() => {
+  const seen = new Set();
+  document.querySelectorAll('div.highlight pre').forEach(block => {
+    const looks = new Set([...block.querySelectorAll('span[class]')].map(e => e.className));
+    if ([...looks].every(look => seen.has(look))) { block.replaceChildren('code'); }
+    looks.forEach(look => seen.add(look));
+  });
+  document.querySelectorAll('mjx-container > mjx-math').forEach(e => e.replaceChildren());
+}"""
+
+
+def violations(page, options):
+    """What axe-core finds, short enough to read."""
+    found = AXE.Axe().run(page, options={**OPTIONS, **options}).response["violations"]
+    return [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]]
+
+
+@pytest.mark.browser
+def test_a_page_stands_in_light_in_dark_and_on_a_phone(page_name, site, visit):
+    guest = visit(viewport={"width": look.WIDTHS["a desk"], "height": 900}, color_scheme="light")
+    page = guest.open((site / f"{page_name}.html").as_uri())
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "light"
+    assert look.wrong(page, phone=False) == {}
+    page.set_viewport_size({"width": look.WIDTHS["a phone"], "height": 844})
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert look.wrong(page, phone=True) == {}
+    page.evaluate(SHOW_EACH_LOOK_ONCE)
+    assert violations(page, ALL_BUT_COLOURS) == []
+    page.set_viewport_size({"width": look.WIDTHS["a desk"], "height": 900})
+    assert violations(page, {}) == []
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+    assert violations(page, COLOURS_ONLY) == []
+    assert guest.complaints == []
+    assert guest.hosts() == set()
+
+
+GOOD = "<p>A sentence with <code>a | b | c</code> and $1 to $ 2.</p><img alt='a dot' src='{dot}'>"
+DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+WIDE = "x" * 400
+FAULTS = {
+    "a raw table": "<p>| a | b |\n| --- | --- |\n| 1 | 2 |</p>",
+    "raw bold": "<p>this is **important** here</p>",
+    "raw code": "<p>call `fit` first</p>",
+    "a raw formula": "<p>where $x^2$ is</p>",
+    "a raw directive": "<p>:::{note}</p>",
+    "a raw link": "<p>see [the page](other.md) there</p>",
+    "a formula in error": "<mjx-container><mjx-merror>x</mjx-merror></mjx-container>",
+    "code cut off": f"<div class='highlight'><pre style='overflow:auto'>{WIDE}</pre></div>",
+    "a table too wide": f"<div style='overflow:auto'><table><tr><td>{WIDE}</td></tr></table></div>",
+    "a number broken": "<table><tr><td style='max-width:3em'>0.9894 ± 0.0010</td></tr></table>",
+    "a picture missing": "<img alt='a dot that is gone' src='gone.png'>",
+    "a picture without words": f"<img src='{DOT}'>",
+    "a picture too wide": f"<img alt='a dot' style='width:3000px' src='{DOT}'>",
+    "an object printed": "<div class='cell_output'><pre>History(loss=array([0.7]))</pre></div>",
+    "a complaint printed": "<div class='cell_output'><pre class='stderr'>Warning</pre></div>",
+    "words cut off": f"<p style='overflow:hidden;width:9em'>{WIDE}</p>",
+    "a scroll out of reach": f"<pre style='overflow:auto'>{WIDE}</pre>",
+    "a page too wide": "<div style='width:3000px'>wide</div>",
+}
+
+
+def shown(browser, tmp_path, body, width=1400):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!DOCTYPE html><title>t</title><main>{body}</main>", encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(path.as_uri())
+    found = look.wrong(page, phone=width < 800)
+    page.close()
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_look_finds(what, browser, tmp_path):
+    assert what in shown(browser, tmp_path, FAULTS[what])
+
+
+@pytest.mark.browser
+def test_a_look_finds_nothing_in_a_page_without_fault(browser, tmp_path):
+    assert shown(browser, tmp_path, GOOD.format(dot=DOT)) == {}
+
+
+@pytest.mark.browser
+def test_code_may_scroll_on_a_phone_and_words_may_not(browser, tmp_path):
+    code = FAULTS["code cut off"].replace("<pre", "<pre tabindex=0")
+    assert shown(browser, tmp_path, code, width=390) == {}
+    assert "words cut off" in shown(browser, tmp_path, FAULTS["words cut off"], width=390)
+
+
+@pytest.mark.browser
+def test_a_table_that_scrolls_inside_itself_is_not_too_wide(browser, tmp_path):
+    frame = (
+        "<div tabindex=0 style='overflow-x:auto'><div style='width:max-content;min-width:100%'>{}</div></div>"
+    )
+    table = f"<table><tr><td>{WIDE}</td></tr></table>"
+    assert shown(browser, tmp_path, frame.format(table), width=390) == {}
