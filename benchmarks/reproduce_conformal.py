@@ -35,11 +35,12 @@ OPTIONS = {
     "lac": {"score": "lac"},
     "lac by class": {"score": "lac", "by": "class"},
     "aps, u = 1": {"score": "aps"},
-    "aps": {"score": "aps", "seed": 0},
-    "raps": {"score": "raps", "seed": 0, "penalty": 0.01, "free": 1},
+    "aps": {"score": "aps"},
+    "raps": {"score": "raps", "penalty": 0.01, "free": 1},
     "lac, temperature": {"score": "lac"},
     "lac, dropout": {"score": "lac"},
 }
+RANDOMISED = ("aps", "raps")
 
 
 def naive_sets(probs, alpha):
@@ -73,12 +74,13 @@ def average(rows):
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
-def sets_of(method, alpha, probs, labels, new):
-    """Sets of the new inputs by one method; ``new`` is a list of arrays of probabilities."""
+def sets_of(method, alpha, probs, labels, new, seed):
+    """Sets of new inputs by one method."""
     if method == "naive":
-        return [naive_sets(p, alpha) for p in new]
-    fitted = conformal.SplitClassifier(alpha=alpha, **OPTIONS[method]).fit(probs, labels)
-    return [fitted.predict(p) for p in new]
+        return naive_sets(new, alpha)
+    chance = {"seed": seed} if method in RANDOMISED else {}
+    fitted = conformal.SplitClassifier(alpha=alpha, **OPTIONS[method], **chance)
+    return fitted.fit(probs, labels).predict(new)
 
 
 def one_run(net, images, seed, calibration=CALIBRATION, splits=SPLITS):
@@ -116,7 +118,8 @@ def one_run(net, images, seed, calibration=CALIBRATION, splits=SPLITS):
                 order = np.random.default_rng([seed, again]).permutation(len(labels))
                 cal, new = order[:calibration], order[calibration:]
                 probs = everything[method]
-                (sets,) = sets_of(method, alpha, probs[cal], labels[cal], [probs[new]])
+                drawn = SPLITS * seed + again
+                sets = sets_of(method, alpha, probs[cal], labels[cal], probs[new], drawn)
                 rows.append(figures(sets, labels[new]))
             clean[f"{method}, {alpha}"] = average(rows)
     cal = predictions(net, rest.images[:calibration], temperature)
@@ -126,7 +129,8 @@ def one_run(net, images, seed, calibration=CALIBRATION, splits=SPLITS):
             worse = data.corrupt(images.test.images, kind, severity, seed=seed)
             probs = predictions(net, worse, temperature)
             for method in probs:
-                (sets,) = sets_of(method, 0.1, cal[method], rest.labels[:calibration], [probs[method]])
+                own = rest.labels[:calibration]
+                sets = sets_of(method, 0.1, cal[method], own, probs[method], seed)
                 damaged[f"{method}, {kind}, {severity}"] = figures(sets, images.test.labels)
     return {
         "accuracy": metrics.accuracy(everything["lac"], labels),
