@@ -697,21 +697,22 @@ class TestTable:
         assert table.markdown(STORED) in table.PAGE.read_text(encoding="utf-8")
 
 
+SIZES = CASES["ranks"]["sizes"].tolist()
+RANKS = [conformal.rank(n, 0.1) for n in SIZES]
+
+
 class TestConformalPrediction:
     """Ranks, adaptive sets, and the entropies of credal sets."""
 
-    SIZES = CASES["ranks"]["sizes"].tolist()
-    RANKS = [conformal.rank(n, 0.1) for n in SIZES]
-
     @pytest.mark.parametrize("library", ["mapie", "puncc"])
     def test_the_rank_is_theirs(self, library):
-        assert theirs(library, "ranks").tolist() == self.RANKS
+        assert theirs(library, "ranks").tolist() == RANKS
 
     def test_counted_from_above_in_floats_it_is_one_too_high(self):
-        assert (theirs("crepes", "ranks") - self.RANKS).tolist() == [1, 0, 1, 1]
+        assert (theirs("crepes", "ranks") - RANKS).tolist() == [1, 0, 1, 1]
 
     def test_without_the_new_score_it_is_too_low(self):
-        for n, rank, found in zip(self.SIZES, self.RANKS, theirs("torch-uncertainty", "ranks"), strict=True):
+        for n, rank, found in zip(SIZES, RANKS, theirs("torch-uncertainty", "ranks"), strict=True):
             assert found == pytest.approx(1 + 0.9 * (n - 1), rel=1e-6)
             assert found / (n + 1) < 0.9 <= rank / (n + 1)
 
