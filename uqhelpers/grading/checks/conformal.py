@@ -297,7 +297,7 @@ def surprise(hits, inputs, n, k, spread=True, sides=2, own=1, b=1):
 @question(
     "q6",
     points=3,
-    hint="Given its calibration set, the coverage is Beta distributed; given the coverage, hits are binomial.",
+    hint="Given its calibration set, coverage is Beta distributed; given the coverage, hits are binomial.",
     forbids=("conformal.coverage_law", "conformal.CoverageLaw", "conformal.coverage_report"),
     read="What one calibration set gives you",
 )
