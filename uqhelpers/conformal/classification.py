@@ -198,7 +198,8 @@ class SplitClassifier:
         self._scores = self._own_scores(probs, labels)
         self.threshold_ = None
         if self._weights is None:
-            found = {cell: self._quantile(cell) for cell in np.unique(self._cells).tolist()}
+            self._limit = {cell: self._quantile(cell) for cell in np.unique(self._cells).tolist()}
+            found = {cell: limit + (self.score == "lac") for cell, limit in self._limit.items()}
             self.threshold_ = found if self.by else found[0]
         return self
 
@@ -223,8 +224,9 @@ class SplitClassifier:
         """The scores of the true classes."""
         scores = np.empty(len(probs))
         if self.score == "lac":
+            # Minus the probability, exactly: a label is let in by the very number that let it in here.
             scores[:] = -probs[np.arange(len(probs)), labels].astype(np.float64)
-            return scores + 1
+            return scores
         for part in blocks(len(probs), probs.shape[1]):
             some, own = probs[part].astype(np.float64), labels[part]
             mine = some[np.arange(len(some)), own]
@@ -289,7 +291,7 @@ class SplitClassifier:
         if self._class_weights is not None or self.by == "class":
             return self._limits_by_class(inputs, groups, weights)
         if self.by is None:
-            return self.threshold_ if weights is None else self._quantile(0, weights)[:, None]
+            return self._limit[0] if weights is None else self._quantile(0, weights)[:, None]
         groups = _as_groups(groups, inputs)
         limits = np.empty((inputs, 1))
         for group in np.unique(groups):
@@ -312,7 +314,7 @@ class SplitClassifier:
 
     def _fill(self, sets, probs, limit):
         if self.score == "lac":
-            np.less_equal(-probs.astype(np.float64) + 1, limit, out=sets)
+            np.greater_equal(probs, np.negative(limit, dtype=np.float64), out=sets)
         elif np.ndim(limit) == 0 or limit.shape[1] == 1:
             self._fill_down(sets, probs.astype(np.float64), limit)
         else:
