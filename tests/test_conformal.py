@@ -73,6 +73,17 @@ def test_weights_stay_with_their_scores():
     assert many.tolist() == [3, np.inf]
 
 
+def test_weights_of_any_size_and_of_none_are_weights():
+    assert conformal.quantile([1.0, 2.0, 3.0], 0.1, [1e308] * 3, 1e308) == np.inf
+    assert conformal.quantile([1.0, 2.0, 3.0], 0.5, [1.0, 1.0, 1.0], 0.0) == 2
+    probs, labels = classes(60, 0, width=3)
+    fitted = conformal.SplitClassifier().fit(probs, labels, class_weights=[1.0, 2.0, 0.0])
+    assert fitted.predict(probs[:5]).shape == (5, 3)
+    fitted = conformal.SplitClassifier().fit(probs, labels, weights=np.ones(60))
+    alone = fitted.predict(probs[:1], weights=[0.0])
+    assert np.array_equal(alone, fitted.predict(probs[:2], weights=[0.0, 1.0])[:1])
+
+
 def weighted_coverage(sort_apart):
     """Coverage under a covariate shift that is known, in 300 repetitions."""
     rng, hits = np.random.default_rng(5), []

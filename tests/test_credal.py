@@ -161,6 +161,13 @@ def test_certainty_in_all_members_is_certainty():
         assert np.abs(credal.lower_entropy(found)).max() < 1e-9
 
 
+def test_classes_that_are_all_alike_are_filled_in_any_order():
+    box = credal.Box(np.zeros((1, 40)), np.full((1, 40), 0.0613))
+    full = int(1 / 0.0613)
+    want = full * entr(0.0613) + entr(1 - full * 0.0613)
+    assert credal.lower_entropy(box) == pytest.approx(want, abs=1e-9)
+
+
 def test_a_hundred_thousand_boxes_take_seconds():
     box = boxes(100_000, 10, seed=8)
     start = time.process_time()

@@ -324,7 +324,8 @@ def lower_entropy(credal):
     searched by branch and bound: under the chord of ``-p log p`` between its bounds
     the problem is a fractional knapsack, whose solution splits one class; that
     class's interval is cut there, and what cannot be better is dropped. Exact for
-    any number of classes.
+    any number of classes; where very many of them have nearly the same bounds, the
+    time can grow with their number exponentially.
 
     Parameters
     ----------
@@ -355,22 +356,34 @@ def lower_entropy(credal):
 
 
 def _search(lower, upper):
-    """The smallest entropy in each box, shape (N, C) bounds."""
+    """The smallest entropy in each box, shape (N, C) bounds; depth first, so that memory stays small."""
     best = np.full(len(lower), np.inf)
-    owner = np.arange(len(lower))
-    while len(owner):
+    alike = _alike(lower, upper)
+    open_boxes = [(np.arange(len(lower)), lower, upper)]
+    while open_boxes:
+        owner, lower, upper = open_boxes.pop()
         found, bound, split, at = _knapsack(lower, upper)
         np.minimum.at(best, owner, found)
-        open_ = np.flatnonzero(bound < best[owner] - EXACT)
-        owner, rows = owner[open_], np.arange(len(open_))
-        split, at = split[open_], at[open_]
-        lower, upper = lower[open_], upper[open_]
+        cut = np.flatnonzero((bound < best[owner] - EXACT) & ~alike[owner])
+        owner, rows = owner[cut], np.arange(len(cut))
+        split, at = split[cut], at[cut]
+        lower, upper = lower[cut], upper[cut]
         low, high = lower.copy(), upper.copy()
         high[rows, split] = at
         low[rows, split] = at
-        lower, upper = np.concatenate([lower, low]), np.concatenate([high, upper])
-        owner = np.concatenate([owner, owner])
+        halves = [np.concatenate(pair) for pair in ((owner, owner), (lower, low), (high, upper))]
+        for start in range(0, len(halves[0]), 8 * ROWS):
+            open_boxes.append(tuple(half[start : start + 8 * ROWS] for half in halves))
     return best
+
+
+def _alike(lower, upper):
+    """Whether all classes that can move have the same bounds: then any order of filling up is the best."""
+    moves = upper > lower
+    low, high = np.where(moves, lower, np.inf), np.where(moves, upper, np.inf)
+    same_low = (lower == low.min(axis=1, keepdims=True)) | ~moves
+    same_high = (upper == high.min(axis=1, keepdims=True)) | ~moves
+    return (same_low & same_high).all(axis=1)
 
 
 def _knapsack(lower, upper):

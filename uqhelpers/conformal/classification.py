@@ -287,7 +287,7 @@ class SplitClassifier:
         if (weights is not None) != (self._weights is not None and self._class_weights is None):
             raise ValueError("weights: expected where fit had weights, and only there")
         if weights is not None:
-            weights = as_weights(weights, "weights", inputs)
+            weights = as_weights(weights, "weights", inputs, some=False)
         if self._class_weights is not None or self.by == "class":
             return self._limits_by_class(inputs, groups, weights)
         if self.by is None:

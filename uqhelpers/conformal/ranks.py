@@ -110,7 +110,9 @@ def _weighted(scores, level, weights, new_weights):
     weights = as_weights(weights, "weights", len(scores))
     if new_weights is None:
         raise ValueError("new_weights: expected with weights, one for each new input, got None")
-    new = as_weights(np.atleast_1d(new_weights), "new_weights")
+    new = as_weights(np.atleast_1d(new_weights), "new_weights", some=False)
+    largest = max(weights.max(), new.max())  # their sum must not overflow
+    weights, new = weights / largest, new / largest
     order = np.argsort(scores, kind="stable")
     below = np.cumsum(weights[order])
     needed = float(1 - level) * (below[-1] + new)
@@ -120,12 +122,12 @@ def _weighted(scores, level, weights, new_weights):
     return float(found[0]) if np.ndim(new_weights) == 0 else found
 
 
-def as_weights(weights, name, length=None):
-    """Finite weights of at least 0, not all of them 0."""
+def as_weights(weights, name, length=None, some=True):
+    """Finite weights of at least 0; with ``some``, not all of them 0."""
     weights = as_scores(weights, name, length)
-    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.max() > 0:
+    if not np.isfinite(weights).all() or weights.min() < 0 or (some and not weights.max() > 0):
         raise ValueError(
-            f"{name}: expected finite weights of at least 0, some above, "
+            f"{name}: expected finite weights of at least 0{', some above' if some else ''}, "
             f"got {weights.min():.4g} to {weights.max():.4g}"
         )
     return weights

@@ -134,7 +134,7 @@ class SplitRegressor:
             raise ValueError("weights: expected where fit had weights, and only there")
         reach = self.threshold_
         if weights is not None:
-            weights = as_weights(weights, "weights", len(predictions))
+            weights = as_weights(weights, "weights", len(predictions), some=False)
             reach = quantile(self._scores, self.alpha, self._weights, weights)
         ends = np.empty((len(predictions), 2))
         if spread is not None:

@@ -128,17 +128,23 @@ def wide_quantiles(seed):
     return low, high, y, new_low, new_high, 0.2
 
 
-def conformalised(low, high, y, new_low, new_high, alpha, pick=np.maximum, extra=1, floor=-np.inf, down=1):
+def of_distances(a, b):
+    return np.maximum(np.abs(a), np.abs(b))
+
+
+def conformalised(
+    low, high, y, new_low, new_high, alpha, pick=np.maximum, extra=1, floor=-np.inf, down=1, plain=False
+):
     """Both ends of CQR's intervals, stacked, with the usual slips to choose from."""
     scores = np.maximum(pick(low - y, y - high), floor)
     k = int(np.ceil((len(y) + extra) * (1 - alpha) - 1e-9))
-    reach = np.sort(scores)[min(k, len(y)) - 1]
+    reach = np.quantile(scores, 1 - alpha) if plain else np.sort(scores)[min(k, len(y)) - 1]
     return np.stack([new_low - down * reach, new_high + reach])
 
 
 @question(
     "q3",
-    points={"the lower ends": 1, "the upper ends": 2},
+    points={"the lower ends": 2, "the upper ends": 1},
     hint="How far is y OUTSIDE of the interval? Inside, that is negative. Then the rank, then both ends.",
     forbids=QUANTILES,
     read="Numbers: intervals",
@@ -152,6 +158,10 @@ def wide_intervals_shrink(learner, seed):
             "the score is the LARGER of both distances: outside on one side is outside": {"pick": np.minimum},
             "the new score takes a rank too: n + 1": {"extra": 0},
             "a negative score is no mistake: intervals that are too wide shrink": {"floor": 0},
+            "the distances are still without their sign: inside of an interval they are negative": {
+                "pick": of_distances
+            },
+            "still the plain quantile, between two scores: take the score of the rank": {"plain": True},
         }
         if i == 0:
             mistakes["the lower end goes the other way: minus the threshold"] = {"down": -1}
@@ -282,7 +292,8 @@ def by_group(seed):
         inputs = rng.integers(40, 90, size=5)
         case = (inputs * rng.uniform(0.8, 0.99, size=5)).astype(int), inputs, 30, 28
         found = [
-            surprise(*case, **slip) for slip in ({}, {"spread": False}, {"sides": 1}, {"own": 0}, {"b": 2})
+            surprise(*case, **slip)
+            for slip in ({}, {"spread": False}, {"sides": 1}, {"own": 0}, {"b": 2}, {"b": 0})
         ]
         if all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(found) for b in found[:i]):
             return case
@@ -312,6 +323,7 @@ def luck_has_two_sources(learner, seed):
             "one side only: twice the smaller tail": {"sides": 1},
             "what happened belongs to both tails: at least, not more than": {"own": 0},
             "the second parameter of the Beta law is n + 1 - k": {"b": 2},
+            "the Beta law's second parameter is n + 1 - k: the new score has a place above, too": {"b": 0},
         },
     )
 
