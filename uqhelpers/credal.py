@@ -233,9 +233,8 @@ def _lower_expectation(credal, values):
 def upper_entropy(credal):
     """The largest entropy in the set: all that is uncertain about the label.
 
-    In a box, water-filling: all probabilities rise to one common level as far as
-    their bounds let them. In a hull, the best mixture by an interior-point
-    method.
+    In a box, water-filling: all probabilities rise to one level as far as their
+    bounds let them. In a hull, the best mixture by an interior-point method.
 
     Parameters
     ----------
@@ -257,20 +256,19 @@ def upper_entropy(credal):
     Abellán, Klir and Moral (2006), Disaggregated total uncertainty measure for
     credal sets.
     """
-    classes = _classes(credal)
+    _classes(credal)  # refuses what is no credal set
     if isinstance(credal, Hull):
         members = credal.members.transpose(1, 0, 2)
         rows = max(1, NUMBERS // (members.shape[1] + 1) ** 2)
         return np.concatenate([_best_mixture(part) for part in _parts(members, rows)])
-    found = [_water(lower, upper) for lower, upper in _boxes(credal, classes)]
-    return np.concatenate(found)
+    return np.concatenate([_water(*part) for part in _boxes(credal)])
 
 
 def _parts(array, rows):
     return [array[start : start + rows] for start in range(0, len(array), rows)]
 
 
-def _boxes(credal, classes):
+def _boxes(credal):
     return zip(_parts(credal.lower, ROWS), _parts(credal.upper, ROWS), strict=True)
 
 
@@ -348,11 +346,10 @@ def lower_entropy(credal):
     on credal sets, for the quantity; Falk and Soland (1969), An algorithm for
     separable nonconvex programming problems, for chords and cuts.
     """
-    classes = _classes(credal)
+    _classes(credal)
     if isinstance(credal, Hull):
         return entr(credal.members).sum(axis=2).min(axis=0)
-    found = [_search(lower, upper) for lower, upper in _boxes(credal, classes)]
-    return np.concatenate(found)
+    return np.concatenate([_search(*part) for part in _boxes(credal)])
 
 
 def _search(lower, upper):
@@ -474,8 +471,7 @@ def _beaten(credal, utility):
 def _can_be_the_largest(lower, upper):
     """Classes that some distribution of the box gives the largest probability.
 
-    The best chance of a class is to stand as high as it can; the others must be
-    able to stay below it, and together to make up the rest.
+    It stands as high as it can; the others must fit below it and make up the rest.
     """
     others = lower.sum(axis=1, keepdims=True) - lower
     height = np.minimum(upper, 1 - others)
