@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 REPO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env wheel lint tidy execute book serve test elsewhere bench reproduce peers stress publish-as clean
+.PHONY: help env wheel lint tidy execute book serve test look elsewhere bench reproduce peers stress publish-as clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,6 +42,9 @@ lint: env  ## style of code and notebooks
 
 test: lint book  ## style, every notebook, the site, and all tests
 	$(PY) -m pytest -n 2
+
+look: book  ## every page in a browser, wide and narrow: what a reader would see wrong
+	@$(PY) -m tools.look
 
 elsewhere: wheel  ## every notebook as other processors round: do its claims still hold?
 	@$(PY) -m tools.execute --elsewhere

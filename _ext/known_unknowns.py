@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -120,16 +121,19 @@ def refuse_execution(app, env, docnames):
 
 
 def expand_lines(app, docname, source):
-    """Three lines that stand for more.
+    """Lines that stand for more.
 
     In ``book/reference/api`` a page holds ``{module} metrics`` and nothing else:
     it documents ``uqhelpers.metrics``. The page above them lists them where it
-    says ``{modules}``; on the first page ``{chapters}`` becomes a card for each
-    chapter that exists.
+    says ``{modules}``; ``{protocol}`` becomes the table of what predicts and what
+    ranks; on the first page ``{chapters}`` becomes a card for each chapter that
+    exists.
     """
     if docname.startswith("book/reference/api"):
         source[0] = MODULE_LINE.sub(lambda line: MODULE.format(name=line[1]), source[0])
         source[0] = source[0].replace("{modules}", list_modules(app))
+    elif docname == "book/reference/conventions":
+        source[0] = source[0].replace("{protocol}", list_protocol(app))
     elif docname == app.config.root_doc:
         source[0] = source[0].replace("{chapters}", cards(app, docname))
 
@@ -139,6 +143,17 @@ def list_modules(app):
     names = [path.stem for path in sorted(Path(app.srcdir, "book/reference/api").glob("*.md"))]
     about = {name: importlib.import_module(f"uqhelpers.{name}").__doc__.split("\n")[0] for name in names}
     return "\n".join(f"- [{name}](api/{name}.md): {text}" for name, text in about.items())
+
+
+def list_protocol(app):
+    """Who has what, found in the package as the test of it finds it."""
+    sys.path.insert(0, str(app.srcdir))
+    try:
+        from tools import protocol
+    finally:
+        sys.path.remove(str(app.srcdir))
+    app.env.note_dependency(protocol.__file__)
+    return protocol.table()
 
 
 def cards(app, docname):

@@ -18,10 +18,10 @@ def plain_loop(x, y, members, steps, learning_rate=1e-2):
     import jax
     import jax.numpy as jnp
 
-    from uqhelpers import _ensemble_jax
+    from uqhelpers.deep_ensembles import jax_ground
 
-    generators, _ = _ensemble_jax.streams(0, members)
-    stacked = _ensemble_jax.initialise(generators, (1, *HIDDEN, 2), "he")
+    generators, _ = jax_ground.streams(0, members)
+    stacked = jax_ground.initialise(generators, (1, *HIDDEN, 2), "he")
     networks = [jax.tree.map(lambda leaf: jnp.asarray(leaf[m]), stacked) for m in range(members)]  # noqa: B023
     x, y = ((one - one.mean()) / one.std() for one in (x, y))
     x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
@@ -32,7 +32,7 @@ def plain_loop(x, y, members, steps, learning_rate=1e-2):
             hidden = jax.nn.relu(hidden @ weight + bias)
         weight, bias = network[-1]
         outputs = hidden @ weight + bias
-        return _ensemble_jax.data_loss(outputs, y, "gaussian")
+        return jax_ground.data_loss(outputs, y, "gaussian")
 
     def update(network, count, first, second):
         value, slope = jax.value_and_grad(loss)(network)

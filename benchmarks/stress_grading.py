@@ -1,11 +1,14 @@
 """``python -m benchmarks.stress_grading``: the grader at size, killed half-way, and over a cluster.
 
 Two hundred submissions, right, wrong, crashing, looping and hostile, of the
-small exercise in ``tests/grading``: what each honestly earns is known. The
-figures are stored beside those of the other benchmarks.
+small exercise in ``tests/grading``: what each honestly earns is known. Among
+them are those that aim at the others: names that would share a file, one that
+ends at its deadline, one that starts many busy processes, one whose answer is
+huge. The figures are stored beside those of the other benchmarks.
 """
 
 import argparse
+import contextlib
 import csv
 import io
 import json
@@ -19,7 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.grading.corpus import corpus
+from tests.grading.corpus import DOUBLE, corpus, notebook
+from uqhelpers.grading._submissions import slug
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKS = ROOT / "tests" / "grading" / "toy_checks.py"
@@ -28,14 +32,46 @@ SECRET = "5eed" * 16  # the same for every run, so that they can be compared
 # A class: of ten, six that work, two that crash or loop, two that attack.
 HONEST = ["everything_right", "one_right", "all_wrong", "everything_right", "shell_and_magics", "unanswered"]
 TROUBLE = ["crashing_cells", "crashing_answer", "loop_in_an_answer", "loop_in_a_cell", "os_exit_in_a_cell"]
+ENDS_AT_THE_DEADLINE = [
+    "import os, time\nbegan = time.time()",
+    *["time.sleep(3.5)"] * 8,
+    "os._exit(0)",
+    DOUBLE,
+]
+EATS_TIME = """import os, time
+end = time.time() + 3
+for _ in range(28):
+    if os.fork() == 0:
+        os.setsid()
+        while time.time() < end:
+            pass
+        os._exit(0)
+while time.time() < end:
+    pass"""
+HUGE = "double = lambda x: ['x' * 500_000] + ['y'] * 2000"
+SPITEFUL = {  # cells, and what they honestly earn
+    "ann lee": ([DOUBLE], 2),
+    slug("ann lee"): (["x = 1"], 0),
+    slug("ann lee")[:18]: (["x = 2"], 0),
+    "ends at the deadline": (ENDS_AT_THE_DEADLINE, 0),
+    "eats its neighbours' time": ([EATS_TIME, DOUBLE], 2),
+    "huge answer": ([HUGE], 0),
+}
 
 
 def make_class(folder, count, out):
-    """Write ``count`` submissions; returns what each student honestly earns."""
+    """Write ``count`` submissions; returns what each student honestly earns.
+
+    From forty on, the last are the spiteful ones.
+    """
     entries = corpus(ROOT, folder, out)
+    spiteful = SPITEFUL if count >= 40 else {}
     attacks = sorted(set(entries) - set(HONEST) - set(TROUBLE))
     earns = {}
-    for number in range(count):
+    for student, (cells, points) in spiteful.items():
+        (Path(folder) / f"{student}.ipynb").write_bytes(notebook(cells))
+        earns[student] = points
+    for number in range(count - len(spiteful)):
         tens, place = divmod(number, 10)
         if place < 6:
             name = HONEST[place]
@@ -54,7 +90,7 @@ def start(submissions, out, *, dask=False, jobs=2, new=True):
     out = Path(out)
     if new:
         out.mkdir(parents=True)
-        state = {"format": 1, "exercise": "toy", "secret": SECRET}
+        state = {"format": 2, "exercise": "toy", "secret": SECRET}
         (out / "state.json").write_text(json.dumps(state))
     command = [sys.executable, "-m", "uqhelpers.grading", "grade", "toy", str(submissions), "--out", str(out)]
     command += ["--checks", str(CHECKS), "--quiet", "--jobs", str(jobs)]
@@ -62,9 +98,34 @@ def start(submissions, out, *, dask=False, jobs=2, new=True):
     for name, value in LIMITS.items():
         command += [f"--{name}", str(value)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TOPSECRET": "TOPSECRET"}
+    environment["TMPDIR"] = str(temporary(out))
     return subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
+
+
+def temporary(out):
+    """Where a batch keeps what it needs while it runs: everything that it starts can be told by this name."""
+    folder = Path(out).with_suffix(".tmp")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def left_behind(out, seconds=10):
+    """What still runs of a batch, or lies in its folder, some seconds after its end: processes and paths."""
+    mark, end = os.fsencode(temporary(out)), time.monotonic() + seconds
+    while True:
+        running = []
+        for process in Path("/proc").glob("[0-9]*"):
+            for fact in ("cmdline", "environ", "mountinfo"):
+                with contextlib.suppress(OSError):
+                    if mark in (process / fact).read_bytes():
+                        running.append(process.name)
+                        break
+        left = running + [path.name for path in temporary(out).iterdir() if path.name.startswith("uqhelpers")]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.1)
 
 
 def finished(out):
@@ -95,6 +156,7 @@ def run(submissions, out, count, **options):
     said = process.communicate()[0].decode()
     if process.returncode:
         raise RuntimeError(f"the batch failed: {said}")
+    assert left_behind(out) == [], "something goes on after the end of the batch"
     return {"seconds": time.perf_counter() - began, "memory": memory, "count": count}
 
 
@@ -107,6 +169,7 @@ def run_killed(submissions, out, count):
     process.wait()
     process.stdout.close()
     kept = finished(out)
+    assert left_behind(out) == [], "something goes on after the batch was killed"
     again = start(submissions, out, new=False)
     said = again.communicate()[0].decode()
     if again.returncode:
@@ -191,8 +254,9 @@ def markdown(result):
         "submissions": result["count"],
         "all, on 2 cores": f"{result['seconds']:.0f} s",
         "a quarter of them": f"{result['quarter_seconds']:.0f} s",
+        "wall time a submission": f"{result['seconds'] / result['count']:.2f} s",
         "one, median": f"{statistics.median(each):.1f} s",
-        f"one, longest (`{worst.partition('_')[2]}`)": f"{max(each):.1f} s",
+        f"one, longest (`{worst.partition('_')[2] or worst}`)": f"{max(each):.1f} s",
         "the parent's memory, grown while it graded": f"{memory_growth(result):.1f} MiB",
         "killed (`kill -9`) with so many grades, resumed": f"{result['kept_when_killed']}, the same CSV",
     }

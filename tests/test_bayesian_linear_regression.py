@@ -280,7 +280,7 @@ def test_samples_repeat_with_the_seed_and_leave_the_global_generator_alone():
 def test_many_inputs_are_predicted_in_blocks(monkeypatch):
     model = BayesianLinearRegression(1.0, 25.0, BUMPS).fit(*sine())
     whole, samples = model.predict(GRID), model.sample(GRID, seed=5)
-    monkeypatch.setattr(blr, "_NUMBERS_AT_ONCE", 9 * 7)
+    monkeypatch.setattr(blr.model, "NUMBERS_AT_ONCE", 9 * 7)
     parts = model.predict(GRID)
     assert np.allclose(parts.mean, whole.mean, rtol=1e-12)
     assert np.allclose(parts.total, whole.total, rtol=1e-12)
@@ -469,7 +469,7 @@ def test_wrong_settings_are_refused(arguments, message):
         (["a"], [1], "x: expected numbers"),
         ([1, 2], [None, 1], "y: expected numbers"),
         ([[1.0], [2.0, 3.0]], [1, 2], "x: expected an array"),
-        ([1e200, 2], [1, 2e300], "x: expected features and targets of a size"),
+        ([1e200, 2], [1, 2e300], "x: expected features of a size"),
     ],
 )
 def test_wrong_examples_are_refused(x, y, message):
@@ -574,3 +574,90 @@ def test_every_public_function_says_what_it_takes_returns_and_refuses():
         text = inspect.getdoc(getattr(BayesianLinearRegression, name))
         for section in ("Parameters\n---", "Returns\n---", "Raises\n---"):
             assert section in text, (name, section)
+
+
+# --- what once went wrong in silence ------------------------------------------------------------------
+
+
+def test_a_model_does_not_follow_its_callers_centres():
+    centres = np.linspace(-1, 1, 5)
+    x, y = sine(30)
+    basis = GaussianBasis(centres, width=0.4)
+    model = BayesianLinearRegression(alpha=1.0, beta=10.0, basis=basis).fit(x, y)
+    before = model.predict(x).mean
+    centres += 7
+    assert np.array_equal(model.predict(x).mean, before)
+    with pytest.raises(ValueError, match="read-only"):
+        basis.centres[0] = 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("offset", [1e5, 1e7, 1e9])
+def test_an_offset_of_the_targets_does_not_hide_the_noise(offset, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, 40)
+    y = np.sin(3 * x) + 0.1 * rng.standard_normal(40)
+    basis = PolynomialBasis(5)
+    plain = BayesianLinearRegression(basis=basis).fit(x, y)
+    moved = BayesianLinearRegression(basis=basis).fit(x, y + offset)
+    assert moved.noise_std == pytest.approx(plain.noise_std, rel=0.1)
+    around = [moved.log_evidence(moved.alpha * a, moved.beta * b) for a, b in ((1.1, 1), (0.9, 1), (1, 0.9))]
+    assert moved.log_evidence() > max(around)
+
+
+def test_the_evidence_is_the_highest_of_the_whole_range():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 20)
+    y = 1e7 + np.sin(3 * x) + 0.1 * rng.standard_normal(20)
+    model = BayesianLinearRegression(basis=PolynomialBasis(5)).fit(x, y)
+    grid = [model.log_evidence(10.0**a, 10.0**b) for a in range(-30, 3) for b in range(-16, 5)]
+    assert model.log_evidence() > max(grid)
+
+
+def test_targets_of_any_unit_give_the_same_fit():
+    x, y = sine(30)
+    model = BayesianLinearRegression(basis=BUMPS).fit(x, y)
+    for unit in (1e-120, 1e-60, 1e60):
+        scaled = BayesianLinearRegression(basis=BUMPS).fit(x, unit * y)
+        assert scaled.predict(x).mean / unit == pytest.approx(model.predict(x).mean, rel=1e-6)
+        assert scaled.noise_std / unit == pytest.approx(model.noise_std, rel=1e-6)
+
+
+@pytest.mark.parametrize(("unit", "size"), [(1e-170, "smaller"), (1e80, "larger")])
+def test_targets_that_no_float_can_serve_are_blamed_themselves(unit, size):
+    x, y = sine(30)
+    with pytest.raises(ValueError, match=f"^y: .*{size}"):
+        BayesianLinearRegression(basis=BUMPS).fit(x, unit * y).predict(x)
+
+
+def test_masked_arrays_are_refused_by_name():
+    x, y = sine(30)
+    for name, pair in (("x", (np.ma.masked_greater(x, 0), y)), ("y", (x, np.ma.masked_greater(y, 0)))):
+        with pytest.raises(ValueError, match=f"^{name}: .*mask"):
+            BayesianLinearRegression().fit(*pair)
+    with pytest.raises(ValueError, match=r"^centres: .*mask"):
+        GaussianBasis(np.ma.masked_greater(x, 0), width=1.0)
+
+
+def test_a_loader_gives_what_its_arrays_give():
+    torch = pytest.importorskip("torch")
+    x, y = sine(50)
+    examples = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    loader = torch.utils.data.DataLoader(examples, batch_size=7, shuffle=True)
+    whole = BayesianLinearRegression(alpha=1.0, beta=10.0, basis=BUMPS).fit(x, y)
+    batched = BayesianLinearRegression(alpha=1.0, beta=10.0, basis=BUMPS).fit(loader)
+    assert batched.n == 50
+    assert batched.weights == pytest.approx(whole.weights, rel=1e-9, abs=1e-12)
+    assert batched.update(loader).n == 100
+
+
+def test_a_loader_that_breaks_off_teaches_nothing():
+    torch = pytest.importorskip("torch")
+    x, y = sine(50)
+    model = BayesianLinearRegression(alpha=1.0, beta=10.0, basis=BUMPS).fit(x, y)
+    before = model.weights
+    bad = [(x[:20], y[:20]), (x[20:], np.full(30, np.nan))]
+    with pytest.raises(ValueError, match="y: expected finite"):
+        model.update([(torch.tensor(a), torch.tensor(b)) for a, b in bad])
+    assert model.n == 50
+    assert np.array_equal(model.weights, before)

@@ -94,6 +94,21 @@ def test_bins_that_cannot_be_are_refused(bins):
         brier_decomposition(np.full((4, 2), 0.5), [0, 1, 0, 1], bins)
 
 
+def test_single_precision_lies_in_the_bin_that_ends_at_it():
+    probs = np.array([[0.6, 0.4], [0.6, 0.4], [0.55, 0.45], [0.7, 0.3]])
+    labels = [0, 1, 0, 0]
+    wide, narrow = brier_decomposition(probs, labels), brier_decomposition(probs.astype(np.float32), labels)
+    assert narrow.reliability == pytest.approx(wide.reliability, abs=1e-6)
+    assert narrow.resolution == pytest.approx(wide.resolution, abs=1e-6)
+    assert narrow.score == pytest.approx(metrics.brier_score(probs, labels), abs=1e-6)
+    for spacing in ("width", "mass"):
+        fits = [
+            HistogramBinning(10, spacing).fit(given, labels).predict(given)
+            for given in (probs, probs.astype(np.float32))
+        ]
+        assert fits[1] == pytest.approx(fits[0], abs=1e-6), spacing
+
+
 # --- vector scaling ---------------------------------------------------------------------------------------
 
 
@@ -149,6 +164,65 @@ def test_a_large_penalty_changes_nothing():
     logits, labels = drawn(200, factor=3.0)
     probs = VectorScaling(penalty=1e6).fit(logits, labels).predict(logits)
     assert probs == pytest.approx(softmax(logits, axis=1), abs=1e-4)
+
+
+def test_one_class_that_can_be_told_without_error_is_told():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(300, 3)), rng.integers(2, size=300)
+    logits[:100, 2], logits[100:, 2], labels[:100] = 5, -5, 2  # the others overlap
+    with pytest.warns(RuntimeWarning, match="no optimum"):
+        VectorScaling().fit(logits, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        VectorScaling(penalty=1e-3).fit(logits, labels)
+        labels[0], labels[150] = 0, 2  # two errors, and there is an optimum
+        VectorScaling().fit(logits, labels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("classes", [2, 4])
+def test_what_overlaps_has_an_optimum_and_nobody_is_warned(seed, classes):
+    rng = np.random.default_rng(seed)
+    logits, labels = 2 * rng.normal(size=(200, classes)), rng.integers(classes, size=200)
+    logits[:, 0] = 1.5  # its scale and its shift say the same: many optima are no lack of them
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        VectorScaling().fit(logits, labels)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_logits_of_any_size_are_scaled_to_the_same_probabilities(size):
+    logits, labels = drawn(400)
+    plain = VectorScaling().fit(logits, labels).predict(logits)
+    fitted = VectorScaling().fit(size * logits, labels)
+    assert np.isfinite(fitted.scale).all()
+    assert fitted.predict(size * logits) == pytest.approx(plain, abs=1e-4)
+
+
+def test_probabilities_where_logits_are_meant_are_refused():
+    probs = softmax(drawn(50)[0], axis=1)
+    with pytest.raises(ValueError, match="logits: expected logits, got rows that sum to 1"):
+        VectorScaling().fit(probs, drawn(50)[1])
+    with pytest.raises(ValueError, match="logits: expected logits, got rows that sum to 1"):
+        VectorScaling().fit(*drawn(50)).predict(probs)
+    for loss in (label_smoothing(0.1), focal_loss(2.0)):
+        with pytest.raises(ValueError, match="outputs: expected logits, got rows that sum to 1"):
+            loss(torch.tensor(probs), torch.tensor(drawn(50)[1]))
+
+
+def test_fits_take_loaders():
+    logits, labels = drawn(200)
+    probs = softmax(logits, axis=1)
+    for method, values in [
+        (VectorScaling, logits),
+        (HistogramBinning, probs),
+        (IsotonicCalibration, probs),
+    ]:
+        pairs = torch.utils.data.TensorDataset(torch.tensor(values), torch.tensor(labels))
+        loader = torch.utils.data.DataLoader(pairs, batch_size=30)
+        assert np.array_equal(
+            method().fit(loader).predict(values), method().fit(values, labels).predict(values)
+        )
 
 
 # --- binning and isotonic regression ----------------------------------------------------------------------
@@ -211,11 +285,13 @@ def test_predicting_needs_a_fit(method):
 
 @pytest.mark.parametrize("method", [VectorScaling, HistogramBinning, IsotonicCalibration])
 def test_another_number_of_classes_is_refused(method):
-    fitted = method().fit([[0.7, 0.3], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8]], [0, 1, 0, 1])
+    logits = np.log([[0.7, 0.3], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8]])
+    given = logits if method is VectorScaling else np.exp(logits)
+    fitted = method().fit(given, [0, 1, 0, 1])
     with pytest.raises(ValueError, match="2 classes"):
         fitted.predict([[0.2, 0.3, 0.5]])
     with pytest.raises(ValueError, match="labels"):
-        method().fit([[0.7, 0.3], [0.6, 0.4]], [0, 2])
+        method().fit(given[:2], [0, 2])
 
 
 def test_logits_are_told_apart_from_probabilities():
@@ -286,6 +362,16 @@ def test_smoothing_is_least_at_its_own_confidence_and_focal_loss_below_the_truth
     assert least(label_smoothing(0.1), 1.0) == pytest.approx(0.95, abs=0.001)
     assert least(focal_loss(2.0), 0.9) < 0.85
     assert least(focal_loss(0.0), 0.9) == pytest.approx(0.9, abs=0.001)
+
+
+def test_with_many_classes_focal_loss_can_ask_for_more_than_the_truth():
+    def expected(high, truth=0.149):  # six classes of one probability, four of another
+        said = torch.log(torch.tensor([high] * 6 + [(1 - 6 * high) / 4] * 4, dtype=torch.float64))[None]
+        first, last = (focal_loss(2.0)(said, torch.tensor([label])).item() for label in (0, 9))
+        return 6 * truth * first + (1 - 6 * truth) * last
+
+    grid = np.linspace(0.145, 0.155, 101)
+    assert grid[np.argmin([expected(high) for high in grid])] == pytest.approx(0.150, abs=2e-4)
 
 
 def test_both_train_a_network():

@@ -1,5 +1,8 @@
 """What every public function does with its arguments first."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 
@@ -30,6 +33,29 @@ class TestArrays:
     def test_what_holds_no_numbers_is_refused_by_name(self, value):
         with pytest.raises(ValueError, match=r"^x: expected"):
             checks.to_numpy(value, "x")
+
+    @pytest.mark.parametrize("mask", [False, [True, False]])
+    def test_a_mask_is_not_dropped_in_silence_but_refused_by_name(self, mask):
+        masked = np.ma.array([0.25, 0.75], mask=mask)
+        for value in (masked, [masked, masked], [[masked]], [0.5, np.ma.masked]):
+            for check in (checks.to_numpy, checks.as_real, checks.as_scores):
+                with pytest.raises(ValueError, match=r"^x: expected an array without a mask"):
+                    check(value, "x")
+
+    def test_a_masked_tensor_of_torch_is_refused_too(self):
+        torch = pytest.importorskip("uqhelpers._torch").torch
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls its masks a prototype
+            masked = torch.masked.masked_tensor(torch.ones(2), torch.tensor([True, False]))
+        with pytest.raises(ValueError, match=r"^x: expected an array without a mask"):
+            checks.to_numpy(masked, "x")
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+    def test_own_numbers_keep_the_precision_they_came_in(self, kind):
+        assert checks.as_own_real(np.ones(2, kind), "x").dtype == kind
+        assert checks.as_own_scores(np.ones(2, kind), "x").dtype == kind
+        assert checks.as_real(np.ones(2, kind), "x").dtype == np.float64
+        assert checks.as_own_real(np.ones(2, int), "x").dtype == np.float64
 
     @pytest.mark.parametrize("value", [[], [np.nan], [np.inf], [[1.0]]])
     def test_real_numbers_are_finite_and_there_are_some(self, value):
@@ -99,6 +125,11 @@ class TestLabelsAndFlags:
         with pytest.raises(ValueError, match=r"^labels: expected"):
             checks.as_labels(labels, 3)
 
+    def test_true_and_false_are_labels_of_two_classes(self):
+        labels = checks.as_labels([True, False], 2)
+        assert labels.tolist() == [1, 0]
+        assert labels.dtype == np.int64
+
     def test_as_many_as_there_are_inputs(self):
         with pytest.raises(ValueError, match=r"^labels: expected 3 labels"):
             checks.as_labels([0, 1], 2, length=3)
@@ -125,6 +156,25 @@ class TestSettings:
     def test_what_is_no_number_in_range_is_refused(self, value):
         with pytest.raises(ValueError, match=r"^x: expected a number"):
             checks.as_number(value, "x", low=0, high=2, open_low=True)
+
+    @pytest.mark.parametrize(
+        ("limits", "span"),
+        [
+            ({"low": 0, "open_low": True}, "(0, inf)"),
+            ({}, "(-inf, inf)"),
+            ({"high": 1}, "(-inf, 1]"),
+            ({"low": 0, "high": 1}, "[0, 1]"),
+        ],
+    )
+    def test_an_infinite_bound_is_not_said_to_be_allowed(self, limits, span):
+        with pytest.raises(ValueError, match=re.escape(f"x: expected a number in {span}, got inf")):
+            checks.as_number(np.inf, "x", **limits)
+
+    @pytest.mark.parametrize("value", ["no", 0, 1, None, np.array([True])])
+    def test_what_merely_counts_as_true_or_false_is_no_switch(self, value):
+        assert checks.as_switch(np.True_, "x") is True
+        with pytest.raises(ValueError, match=r"^x: expected True or False"):
+            checks.as_switch(value, "x")
 
     @pytest.mark.parametrize("value", ["c", None, np.array(["a", "b"]), ["a"]])
     def test_what_is_not_among_the_choices_is_refused(self, value):

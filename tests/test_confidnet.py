@@ -370,6 +370,53 @@ def test_outliers_do_not_speak_for_their_class_once_they_are_left_out():
     assert TrustScore(k=5, alpha=0.05).fit(train, labels).confidence(point, said) < 0.5
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-9, 1.0, 1e9, 1e200])
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_a_common_factor_of_the_features_changes_no_trust(scale, alpha):
+    rng = np.random.default_rng(0)
+    known, labels = rng.normal(size=(60, 12)), np.arange(60) % 3
+    asked, said = rng.normal(size=(20, 12)), np.arange(20) % 3
+    plain = TrustScore(k=3, alpha=alpha).fit(known, labels).confidence(asked, said)
+    scaled = TrustScore(k=3, alpha=alpha).fit(scale * known, labels).confidence(scale * asked, said)
+    assert scaled == pytest.approx(plain, rel=1e-12)
+    assert np.ptp(plain) > 0.1
+
+
+def test_trust_does_not_depend_on_where_the_origin_is():
+    rng = np.random.default_rng(0)
+    known, labels = rng.integers(-(2**20), 2**20, size=(60, 12)) / 2**30, np.arange(60) % 3
+    asked, said = rng.integers(-(2**20), 2**20, size=(20, 12)) / 2**30, np.arange(20) % 3
+    plain = TrustScore(k=3, alpha=0.2).fit(known, labels).confidence(asked, said)
+    moved = TrustScore(k=3, alpha=0.2).fit(known + 2**20, labels).confidence(asked + 2**20, said)
+    assert moved == pytest.approx(plain, rel=1e-12)
+
+
+def test_loaders_are_taken_where_arrays_are():
+    net, (x, y) = network(), images()
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y)), batch_size=32
+    )
+    by_batches = ConfidNet(net, hidden=(8,)).fit(loader, epochs=3, progress=False)
+    by_arrays = ConfidNet(net, hidden=(8,)).fit(x, y, epochs=3, progress=False)
+    assert by_batches.confidence(loader) == pytest.approx(by_arrays.confidence(x), abs=1e-6)
+    features = training.features(net, x)
+    pairs = torch.utils.data.TensorDataset(torch.tensor(features), torch.tensor(y))
+    trust = TrustScore().fit(torch.utils.data.DataLoader(pairs, batch_size=9))
+    assert np.array_equal(
+        trust.confidence(features + 1, y), TrustScore().fit(features, y).confidence(features + 1, y)
+    )
+
+
+def test_a_prediction_names_the_classifiers_answers_and_the_learned_confidence():
+    net, (x, y) = network(), images()
+    confidnet = ConfidNet(net, hidden=(8,)).fit(x, y, epochs=3, progress=False)
+    said = confidnet.predict(x)
+    assert np.array_equal(said.mean, training.predict(net, x))
+    assert np.array_equal(said.confidence, confidnet.confidence(x))
+    with pytest.raises(ValueError, match="fit: expected to be called first"):
+        ConfidNet(net).predict(x)
+
+
 BAD_TRUST = {
     "k": lambda: TrustScore(k=0),
     "alpha": lambda: TrustScore(alpha=-0.1),
@@ -451,6 +498,7 @@ BAD_TABLE = {
     "confidences.*NaN": lambda: failure_table({"a": [np.nan, 1.0]}, [True, False]),
     "wrong: expected length 2": lambda: failure_table({"a": [0.0, 1.0]}, [True]),
     "wrong: expected flags for": lambda: failure_table({"a": [0.0]}, {"b": [True]}),
+    "wrong: expected flags for .* got": lambda: failure_table({"a": [0.0], 1: [0.0]}, {"a": [True]}),
     "wrong: expected true/false": lambda: failure_table({"a": [0.0, 1.0]}, [0.5, 1.0]),
 }
 

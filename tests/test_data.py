@@ -54,6 +54,16 @@ def test_a_split_needs_one_label_an_image():
         data.Split(np.zeros((3, 1, 8, 8), np.float32), np.zeros(2, np.int64))
     with pytest.raises(ValueError, match="images: expected shape"):
         data.Split(np.zeros((3, 8, 8), np.float32), np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match=r"^images: expected an array without a mask"):
+        data.Split(np.ma.zeros((3, 1, 8, 8)), np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match=r"^labels: expected an array without a mask"):
+        data.Split(np.zeros((3, 1, 8, 8)), np.ma.zeros(3))
+
+
+def test_lists_become_a_split_and_arrays_stay_themselves():
+    assert data.Split([[[[0.0]]]], [3]).labels.shape == (1,)
+    images = np.zeros((3, 1, 8, 8), np.float32)
+    assert data.Split(images, np.zeros(3, np.int64)).images is images
 
 
 # The digits edition

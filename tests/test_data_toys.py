@@ -160,6 +160,7 @@ def test_the_three_regions_are_clear_empty_and_ambiguous():
         (lambda: data.line(noise=np.nan), "noise"),
         (lambda: data.line(slope="steep"), "slope"),
         (lambda: data.line(low=1, high=1), "high"),
+        (lambda: data.line(low=-1e308, high=1e308), "high"),
         (lambda: data.sinusoid(gap=(2, 1)), "gap"),
         (lambda: data.sinusoid(gap=(-5, 1)), "gap"),
         (lambda: data.sinusoid(gap=1), "gap"),

@@ -195,6 +195,81 @@ def test_the_training_features_themselves_are_refused():
         density.calibrate(points)
 
 
+def test_training_features_are_refused_in_any_order_and_a_few_of_them_are_told():
+    features, labels = clusters()
+    density = ddu.GaussianFeatureDensity().fit(features, labels)
+    new = np.random.default_rng(9).normal(size=features.shape)
+    for leaked in (features, features[::-1], features[1:], np.asfortranarray(features[::2]), features[:1]):
+        with pytest.raises(ValueError, match=r"held_out: expected features .* \(100% of them\)"):
+            density.calibrate(leaked)
+    with pytest.warns(RuntimeWarning, match="held_out: 20% of these are features that the density"):
+        density.calibrate(np.concatenate([features[:20], new[:80]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        density.calibrate(np.concatenate([features[:5], new[:95]]))
+
+
+def test_with_units_of_their_own_a_factor_of_one_feature_only_shifts_the_log_density():
+    features, labels = clusters()
+    new = features + np.random.default_rng(9).normal(size=features.shape)
+    factor = np.array([1e4] + [1.0] * (features.shape[1] - 1))
+    plain = ddu.GaussianFeatureDensity(units="own").fit(features, labels).log_density(new)
+    scaled = ddu.GaussianFeatureDensity(units="own").fit(factor * features, labels)
+    np.testing.assert_allclose(scaled.log_density(factor * new), plain - np.log(1e4), rtol=1e-8, atol=1e-6)
+    common = ddu.GaussianFeatureDensity(1e-3).fit(factor * features, labels).log_density(factor * new)
+    assert np.ptp(common - ddu.GaussianFeatureDensity(1e-3).fit(features, labels).log_density(new)) > 1
+
+
+def test_a_density_takes_a_loader_and_scores_like_every_detector():
+    features, labels = clusters()
+    pairs = torch.utils.data.TensorDataset(torch.tensor(features), torch.tensor(labels))
+    by_batches = ddu.GaussianFeatureDensity().fit(torch.utils.data.DataLoader(pairs, batch_size=7))
+    by_arrays = ddu.GaussianFeatureDensity().fit(features, labels)
+    assert np.array_equal(by_batches.score(features), by_arrays.score(features))
+    assert np.array_equal(by_arrays.score(features), -by_arrays.log_density(features))
+
+
+def test_close_singular_values_do_not_stop_the_search_for_the_largest():
+    values = np.full(512, 0.9995)
+    values[0] = 1.0
+    norm = ddu.conv_spectral_norm(np.diag(values)[:, :, None, None], (512, 1, 1))
+    assert norm == pytest.approx(1, abs=1e-6)
+    spread = np.diag(1 - 5e-4 * np.arange(300))[:, :, None, None]
+    assert ddu.conv_spectral_norm(spread, (300, 1, 1)) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_search_that_was_cut_short_says_so():
+    weight = np.random.default_rng(0).normal(size=(4, 3, 3, 3))
+    with pytest.warns(RuntimeWarning, match="steps: 2 did not suffice"):
+        short = ddu.conv_spectral_norm(weight, (3, 8, 8), padding=1, steps=2)
+    assert short < ddu.conv_spectral_norm(weight, (3, 8, 8), padding=1)
+
+
+def test_memory_of_directions_runs_out_and_the_norm_is_still_right(monkeypatch):
+    weight = np.random.default_rng(0).normal(size=(4, 3, 3, 3))
+    whole = ddu.conv_spectral_norm(weight, (3, 8, 8), padding=1)
+    monkeypatch.setattr("uqhelpers.ddu.convolutions.MOST_DIRECTIONS", 10)
+    assert ddu.conv_spectral_norm(weight, (3, 8, 8), padding=1) == pytest.approx(whole, rel=1e-7)
+
+
+def test_weights_that_are_permuted_in_place_are_new_weights():
+    with training.seeded(0):
+        conv = ddu.SpectralNormConv2d(2, 2, 3, (6, 6), coefficient=1.0, padding=1).eval()
+    with torch.no_grad():
+        conv.weight[:] = torch.linspace(-1, 1, conv.weight.numel()).reshape(conv.weight.shape)
+    before = conv.spectral_norm(), jacobian_norm(conv.capped_weight().detach(), (6, 6), padding=1)
+    assert before[1] == pytest.approx(1, rel=1e-3)
+    order = torch.randperm(conv.weight.numel(), generator=torch.Generator().manual_seed(3))
+    conv.weight.data = conv.weight.data.flatten()[order].reshape(conv.weight.shape)
+    capped = jacobian_norm(conv.capped_weight().detach(), (6, 6), padding=1)
+    assert capped == pytest.approx(min(1, ddu.conv_spectral_norm(conv.weight, (6, 6), padding=1)), rel=1e-3)
+
+
+def test_shortcuts_are_there_or_not():
+    with pytest.raises(ValueError, match="shortcuts: expected True or False"):
+        ddu.ResidualNet((1, 8, 8), shortcuts="no")
+
+
 # --- the norm of a convolution --------------------------------------------------------------------
 
 
@@ -329,7 +404,7 @@ def test_a_residual_block_below_one_can_be_told_apart_again():
         convs = [ddu.SpectralNormConv2d(2, 2, 3, (6, 6), 0.7, padding=1) for _ in range(2)]
         for conv in convs:
             torch.nn.init.normal_(conv.weight, std=5)
-        block = ddu._Block(*convs, shortcut=True).eval()
+        block = ddu.network._Block(*convs, shortcut=True).eval()
         pairs = torch.randn(2, 500, 2, 6, 6)
     with torch.no_grad():
         moved = (block(pairs[0]) - block(pairs[1])).flatten(1).norm(dim=1)

@@ -1,3 +1,4 @@
+import copy
 import itertools
 import os
 import signal
@@ -141,9 +142,9 @@ def cubic():
 
 @pytest.fixture(scope="module")
 def part(jax):
-    from uqhelpers import _ensemble_jax
+    from uqhelpers.deep_ensembles import jax_ground
 
-    return _ensemble_jax
+    return jax_ground
 
 
 def regression(**options):
@@ -869,7 +870,7 @@ class TestDistillation:
         )
 
     def test_the_temperature_falls_to_one(self):
-        from uqhelpers._ensemble_distil import _TemperedDirichlet
+        from uqhelpers.deep_ensembles.distillation import _TemperedDirichlet
 
         outputs, targets = torch.tensor([[1.0, 2.0]]), torch.tensor([[[0.3, 0.7]]])
         loss = _TemperedDirichlet(10.0, steps=9)
@@ -980,7 +981,12 @@ def test_bad_arguments_are_named(call, message):
         (np.ones((3, 1)), np.ones((3, 1, 1)), {}, "targets: expected shape"),
         (np.ones((3, 1)), [1, 2, np.inf], {}, "targets: expected finite"),
         (np.ones((3, 1)), np.ones(3), {"batch_size": 4}, "batch_size: expected at most 3"),
-        (np.ones((3, 1)), np.ones(3), {"epsilon": [0.1, 0.2]}, "epsilon: expected one number or 1"),
+        (
+            np.ones((3, 1)),
+            np.ones(3),
+            {"epsilon": [0.1, 0.2], "adversarial": "virtual"},
+            "epsilon: expected one number or 1",
+        ),
     ],
 )
 def test_bad_data_are_named(jax, x, y, options, message):
@@ -1037,3 +1043,111 @@ def test_the_module_is_there_without_jax():
     code = "import sys; from uqhelpers import deep_ensembles; print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# --- what once went wrong in silence ----------------------------------------------------------------------
+
+
+def test_a_strength_without_an_attack_is_refused():
+    for make in (de.RegressionEnsemble, de.ClassificationEnsemble):
+        with pytest.raises(ValueError, match="epsilon: expected 0 without an attack, got 1"):
+            make(epsilon=1)
+        make(adversarial="gradient_sign", epsilon=0)  # an attack of no strength is a control
+
+
+def test_what_only_diversity_needs_is_refused_where_only_the_mean_is_kept(teachers):
+    x, probs = teachers
+    for name, value in (("temperature", 5.0), ("smoothing", 0.1)):
+        with pytest.raises(ValueError, match=f'{name}: has no effect on the method "mean"'):
+            de.distill(MLP(1, 2), x, probs, method="mean", **{name: value})
+
+
+def test_a_fit_that_fails_leaves_the_ensemble_as_it_was(jax, cubic):
+    ensemble = regression(standardise=True).fit(*cubic)
+    before, history = ensemble.predict(cubic.inputs), ensemble.history
+    x, y = 100 + 7 * cubic.inputs, 1e3 * cubic.targets
+    with pytest.raises(ValueError, match="targets: expected shape"):
+        ensemble.fit(x, y[:-1])
+    ensemble.learning_rate = 1e30
+    with pytest.raises(ValueError, match="learning_rate: training diverged"):
+        ensemble.fit(x, y)
+    after = ensemble.predict(cubic.inputs)
+    assert np.array_equal(after.mean, before.mean)
+    assert np.array_equal(after.total, before.total)
+    assert ensemble.history is history
+
+
+def test_a_column_that_only_rounding_varies_is_left_alone(jax, cubic):
+    tenths = np.where(np.arange(len(cubic.inputs)) % 2, 0.1, np.nextafter(0.1, 1))
+    x = np.column_stack([cubic.inputs, tenths])
+    ensemble = regression(standardise=True).fit(x, cubic.targets)
+    moved = ensemble.predict(np.column_stack([cubic.inputs, tenths + 0.01])).mean
+    assert np.abs(moved - ensemble.predict(x).mean).max() < 10 * np.abs(cubic.targets).max()
+
+
+def test_a_walk_that_fails_leaves_no_snapshots(moons):
+    network = small_network()
+    swag = de.Swag(network).fit(*moons, epochs=2, device="cpu", progress=False)
+    before = swag.sample(moons[0], samples=2)
+    with pytest.raises(ValueError, match="learning_rate"):
+        swag.fit(*moons, epochs=9, learning_rate=1e25, device="cpu", progress=False)
+    assert swag.snapshots == 2
+    assert np.array_equal(swag.sample(moons[0], samples=2), before)
+
+
+def test_a_network_without_weights_is_refused_by_name(moons):
+    with pytest.raises(ValueError, match="network: expected one with weights"):
+        de.Swag(torch.nn.ReLU())
+    with pytest.raises(ValueError, match="model: expected a network with weights"):
+        de.predict([torch.nn.ReLU()], moons[0])
+
+
+def test_one_logit_is_the_log_odds_of_two_classes(moons):
+    networks = [MLP(2, 1, hidden=(4,)) for _ in range(2)]
+    odds = de.sample_outputs(networks, moons[0])
+    assert de.sample(networks, moons[0])[..., 1] == pytest.approx(1 / (1 + np.exp(-odds[..., 0])))
+    assert de.predict(networks, moons[0]).mean.shape == (len(moons[0]), 2)
+
+
+def test_a_softmax_in_the_network_is_refused(moons):
+    network = torch.nn.Sequential(small_network(), torch.nn.Softmax(-1))
+    for use in (de.sample, de.predict):
+        with pytest.raises(ValueError, match="leave the softmax out"):
+            use([network], moons[0])
+
+
+def test_masked_arrays_are_refused_by_name(cubic, moons):
+    masked = np.ma.masked_greater(cubic.inputs, 1)
+    with pytest.raises(ValueError, match=r"inputs: .*mask"):
+        regression().fit(masked, cubic.targets)
+    with pytest.raises(ValueError, match=r"locations: .*mask"):
+        de.mixture_moments(np.ma.masked_greater(np.ones((2, 3)), 0))
+
+
+# --- loaders ----------------------------------------------------------------------------------------------
+
+
+def loader_of(x, y):
+    pairs = torch.utils.data.TensorDataset(torch.as_tensor(x), torch.as_tensor(y))
+    return torch.utils.data.DataLoader(pairs, batch_size=7)
+
+
+def test_small_networks_take_a_loader(jax, cubic, moons):
+    ours, loaded = regression().fit(*cubic), regression().fit(loader_of(*cubic))
+    assert np.array_equal(ours.predict(cubic.inputs).mean, loaded.predict(cubic.inputs).mean)
+    make = lambda: de.ClassificationEnsemble((4,), members=2, epochs=3)  # noqa: E731
+    probs = [make().fit(*data).sample(moons[0]) for data in (moons, (loader_of(*moons),))]
+    assert np.array_equal(*probs)
+
+
+def test_torch_networks_take_a_loader(moons, teachers):
+    loader, network = loader_of(*moons), small_network()
+    assert de.predict([network], loader).mean == pytest.approx(de.predict([network], moons[0]).mean, abs=1e-6)
+    walks = [de.Swag(network).fit(*data, epochs=2, device="cpu") for data in (moons, (loader,))]
+    assert np.array_equal(*(walk.sample(moons[0], samples=2) for walk in walks))
+    x, probs = teachers
+    student = MLP(1, 2)
+    students = [student, copy.deepcopy(student)]
+    for student, inputs in zip(students, (x, loader_of(x, x)), strict=True):
+        de.distill(student, inputs, probs, epochs=1, device="cpu", progress=False)
+    assert np.array_equal(*(de.concentrations(student, x) for student in students))

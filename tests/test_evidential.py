@@ -327,6 +327,61 @@ def test_a_regression_predicts_standard_deviations_whose_squares_add_up():
     assert found.total == pytest.approx(student.std())
 
 
+def test_no_evidence_is_too_much_to_be_learned_from():
+    outputs = tensor([[60.0, 0.0, 3.0], [500.0, 0.0, 0.0], [1e6, 0.0, 0.0]]).requires_grad_()
+    evidential_loss(DirichletHead("exp")(outputs), torch.tensor([1, 2, 1]), "log").sum().backward()
+    assert (outputs.grad[:, 0] > 0).all()  # of a wrong class
+    assert torch.isfinite(outputs.grad).all()
+    step = torch.linspace(49, 51, 2001, dtype=torch.float64, requires_grad=True)
+    evidence = DirichletHead("exp")(step) - 1
+    (slope,) = torch.autograd.grad(evidence.sum(), step)
+    assert (evidence[:1000] == torch.exp(step[:1000])).all()
+    assert (evidence.diff() > 0).all()
+    assert slope[1001:] == pytest.approx(np.full(1000, np.exp(50)))
+
+
+def test_a_dead_input_can_be_revived_by_the_weights_it_shares():
+    net = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=True), DirichletHead("relu")).double()
+    with torch.no_grad():
+        net[0].weight[:], net[0].bias[:] = tensor([[1.0], [0.0]]), tensor([-0.5, -1.0])
+    x, labels = tensor([[0.0], [1.0]]), torch.tensor([0, 0])
+    assert net(x)[0].tolist() == [1, 1]  # the first is dead
+    step = torch.optim.SGD(net.parameters(), lr=0.5)
+    for _ in range(50):
+        step.zero_grad()
+        evidential_loss(net(x), labels, "log").mean().backward()
+        step.step()
+    assert net(x)[0, 0] > 1.1
+
+
+def test_a_softmax_is_no_dirichlet():
+    inputs, labels = blobs()
+    with training.seeded(0):
+        net = torch.nn.Sequential(models.MLP(2, 4), torch.nn.Softmax(1))
+    with pytest.raises(ValueError, match=r"model: expected concentrations, got rows that sum to 1"):
+        evidential.predict(net, inputs)
+    for loss in (EvidentialLoss(), PriorNetworkLoss()):
+        with pytest.raises(ValueError, match=r"alpha: expected concentrations, got rows that sum to 1"):
+            loss(net(torch.tensor(inputs[:9]).float()), torch.tensor(labels[:9]))
+
+
+@pytest.mark.parametrize("predict", [evidential.predict, evidential.predict_regression])
+def test_a_model_without_weights_is_refused_by_name(predict):
+    with pytest.raises(ValueError, match="model: expected a network with weights"):
+        predict(torch.nn.Sequential(torch.nn.Flatten(), DirichletHead()), blobs()[0])
+
+
+def test_a_penalty_that_is_off_has_nothing_to_anneal():
+    with pytest.raises(ValueError, match="annealing_steps: expected 0 beside kl_weight=0"):
+        EvidentialLoss(kl_weight=0.0, annealing_steps=10)
+
+
+def test_prediction_takes_a_loader():
+    net, inputs = network(3, DirichletHead()), blobs()[0]
+    loader = torch.utils.data.DataLoader(torch.tensor(inputs), batch_size=7)
+    assert evidential.predict(net, loader).alpha == pytest.approx(evidential.predict(net, inputs).alpha)
+
+
 # --- wrong input ------------------------------------------------------------------------------------------
 
 

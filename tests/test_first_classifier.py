@@ -140,6 +140,24 @@ def test_impossible_mixes_are_refused(priors, message):
         class_scores([0, 1], [0, 1], 3, priors)
 
 
+def test_recall_does_not_depend_on_the_mix_even_of_a_class_that_it_leaves_out():
+    with pytest.warns(RuntimeWarning, match=r"precision: .*class \[1\]") as told:
+        scores = class_scores([0, 0, 0], [0, 1, 0], 2, priors=[1, 0])
+    assert not any("recall" in str(warning.message) for warning in told)
+    assert scores.recall.tolist() == [1, 0]
+    some = class_scores([0, 1, 1], [0, 1, 0], 2, priors=[1, 0])
+    assert some.recall.tolist() == [0.5, 1]
+    assert some.precision.tolist() == [1, 0]  # a class that never comes is called without right
+
+
+def test_only_the_proportions_of_priors_count_however_large():
+    plain = class_scores([0, 1, 1], [0, 1, 0], 2, priors=[1, 1])
+    for factor in (1e308, 1e-300):
+        scaled = class_scores([0, 1, 1], [0, 1, 0], 2, priors=[factor, factor])
+        assert np.allclose(scaled.f1, plain.f1)
+        assert scaled.accuracy == pytest.approx(plain.accuracy)
+
+
 # --- error by error ---------------------------------------------------------------------------------------
 
 
@@ -247,6 +265,80 @@ def test_the_width_goes_with_the_units(scale, rng):
     )
 
 
+def test_a_fit_that_fails_leaves_what_was_known(rng):
+    points, held = rng.normal(size=(30, 3)), rng.normal(size=(20, 3))
+    guard = Familiarity().fit(points, held)
+    before, width = guard.score(held), guard.bandwidth_
+    for call in (
+        lambda: guard.fit(points + 5),
+        lambda: guard.fit(points + 5, points + 5),
+        lambda: guard.fit(points + 5, held[:, :2]),
+    ):
+        with pytest.raises(ValueError, match="held_out"):
+            call()
+        assert np.array_equal(guard.score(held), before)
+        assert guard.bandwidth_ == width
+    fresh = Familiarity()
+    with pytest.raises(ValueError, match="held_out"):
+        fresh.fit(points)
+    with pytest.raises(ValueError, match="call fit first"):
+        fresh.log_density(points)
+
+
+def test_bells_of_any_width_and_points_however_far_have_a_density(rng):
+    points = rng.normal(size=(20, 2))
+    narrow = Familiarity(1e-200).fit(points)
+    at_one = -np.log(2 * np.pi) + 2 * 200 * np.log(10) - np.log(20)
+    assert narrow.log_density(points) == pytest.approx(np.full(20, at_one))
+    assert narrow.log_density(points + 1) == pytest.approx(np.full(20, -np.inf))
+    far = Familiarity(1.0).fit(points).log_density([[1e200, 0], [0, 0]])
+    assert far[0] == -np.inf
+    assert np.isfinite(far[1])
+
+
+@pytest.mark.parametrize("scale", [1e-180, 1e180])
+def test_densities_go_with_the_units_wherever_they_are(scale, rng):
+    points, held = rng.normal(size=(80, 3)), rng.normal(size=(50, 3))
+    plain, scaled = Familiarity().fit(points, held), Familiarity().fit(scale * points, scale * held)
+    assert scaled.bandwidth_ == pytest.approx(scale * plain.bandwidth_, rel=1e-6)
+    moved = scaled.log_density(scale * held) + 3 * np.log(scale)
+    np.testing.assert_allclose(moved, plain.log_density(held), rtol=1e-6)
+
+
+def test_a_narrow_density_far_from_the_origin_is_that_near_it():
+    near = np.random.default_rng(0).integers(-1000, 1000, size=(40, 3)) / 2**20
+    known, new = near[:30], near[30:]
+    sides = np.where(np.arange(30) < 15, 0.0, 2.0**22)[:, None]  # two clusters far apart
+    plain = Familiarity(1e-4).fit(known[:15]).log_density(new) + np.log(0.5)
+    np.testing.assert_allclose(Familiarity(1e-4).fit(known + sides).log_density(new), plain, rtol=1e-5)
+
+
+def test_held_out_copies_and_a_search_that_ended_at_its_end_are_told(rng):
+    points, held = rng.normal(size=(200, 2)), rng.normal(size=(100, 2))
+    with pytest.warns(RuntimeWarning, match="held_out: 90% of these points are copies"):
+        Familiarity().fit(points, np.concatenate([points[:90], held[:10]]))
+    with pytest.warns(RuntimeWarning, match="ended at .* where it looked"):
+        Familiarity().fit(np.zeros((5, 1)), np.concatenate([np.full(51, 1e-9), np.ones(49)])[:, None])
+
+
+def test_images_of_a_loader_are_known_like_those_of_an_array(rng):
+    images, held = rng.random((40, 1, 3, 3)), rng.random((20, 1, 3, 3))
+    loaders = [
+        torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.tensor(part), torch.zeros(len(part))), batch_size=9
+        )
+        for part in (images, held)
+    ]
+    by_batches, by_arrays = Familiarity().fit(*loaders), Familiarity().fit(images, held)
+    assert by_batches.bandwidth_ == by_arrays.bandwidth_
+    assert np.array_equal(by_batches.score(held), by_arrays.score(held))
+
+
+def test_neighbours_are_kept_far_from_the_origin_too(rng):
+    points = rng.integers(-1000, 1000, size=(60, 12)) / 2**20
+    assert neighbours_kept(points, points + 2.0**22, k=5) == 1
+
+
 def test_the_score_is_higher_for_what_is_far(rng):
     guard = Familiarity(0.5).fit(rng.normal(size=(100, 3)))
     near, far = guard.score(rng.normal(size=(20, 3))), guard.score(rng.normal(9, 1, size=(20, 3)))
@@ -258,7 +350,7 @@ def test_the_score_is_higher_for_what_is_far(rng):
 def test_blocks_change_nothing(rng, monkeypatch):
     points, held, new = rng.normal(size=(50, 3)), rng.normal(size=(30, 3)), rng.normal(size=(41, 3))
     whole = Familiarity().fit(points, held)
-    monkeypatch.setattr("uqhelpers.first_classifier.BLOCK", 70)
+    monkeypatch.setattr("uqhelpers.features.neighbours.BLOCK", 70)
     parts = Familiarity().fit(points, held)
     assert parts.bandwidth_ == whole.bandwidth_
     np.testing.assert_allclose(parts.log_density(new), whole.log_density(new), rtol=1e-12)

@@ -161,3 +161,17 @@ def test_total_variation_is_a_distance():
 def test_what_makes_no_sense_is_named(problem, call, name):
     with pytest.raises(ValueError, match=f"^{name}"):
         call(*problem)
+
+
+@pytest.mark.parametrize("scale", [1e151, 1e200, 1e308])
+def test_inputs_too_large_to_be_squared_are_named(scale):
+    for use in (map_estimate, ExactLogisticPosterior, lambda x, y: hessian([0, 0], x)):
+        with pytest.raises(ValueError, match=r"^inputs: expected numbers up to 1e\+150"):
+            use(np.array([[scale, 1.0], [0.0, -scale / 2]]), [0, 1])
+
+
+@pytest.mark.parametrize("scales", [[1e100, 1e100], [1.0, 1e8], [1e-8, 1e8]])
+def test_units_do_not_matter_where_the_prior_hardly_does(scales):
+    inputs, labels = data.logistic(n=40, seed=0)
+    weights = map_estimate(inputs * scales, labels, 1e-6 * min(1, *scales) ** 2)
+    assert weights * scales == pytest.approx(map_estimate(inputs, labels, 1e-6), rel=1e-3)

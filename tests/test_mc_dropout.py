@@ -433,3 +433,192 @@ def test_a_gpu_samples_the_same_distribution(masks, images):
     cpu = mc_dropout.sample(net, images[:2], 3000)
     gpu = mc_dropout.sample(net.to("cuda"), images[:2], 3000, masks=masks)
     assert np.allclose(cpu.mean(0), gpu.mean(0), atol=5 * cpu.std(0).max() / np.sqrt(1500))
+
+
+# --- what once went wrong in silence ----------------------------------------------------------------
+
+
+class FromWithin(nn.Module):
+    """A layer drops, and so does a call of the function."""
+
+    def __init__(self, rate=0.5, training=None):
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+        self.dropout, self.rate, self.forced = nn.Dropout(0.5), rate, training
+
+    def forward(self, x):
+        h = self.dropout(torch.relu(self.first(x.flatten(1))))
+        on = self.training if self.forced is None else self.forced
+        return self.out(nn.functional.dropout(torch.relu(self.second(h)), self.rate, on))
+
+
+@pytest.mark.parametrize("use", [mc_dropout.sample, mc_dropout.predict, mc_dropout.sample_outputs])
+def test_dropout_as_a_function_beside_a_layer_is_refused_and_not_sampled_by_half(use, images):
+    with pytest.raises(ValueError, match=r"expected dropout in layers only, got torch\.nn\.functional"):
+        use(seeded(FromWithin), images)
+
+
+@pytest.mark.parametrize("harmless", [{"rate": 0.0}, {"training": True}])
+def test_dropout_as_a_function_that_is_never_off_may_stay(harmless, images):
+    assert mc_dropout.sample(seeded(lambda: FromWithin(**harmless)), images).shape == (20, 12, 10)
+
+
+class Tokens(nn.Module):
+    """Five tokens an input, folded into the batch before dropout and unfolded after it."""
+
+    def __init__(self, tokens_first=False):
+        super().__init__()
+        self.embed, self.out, self.dropout = nn.Linear(8, 16), nn.Linear(16, 3), nn.Dropout(0.5)
+        self.tokens_first = tokens_first
+
+    def forward(self, x):  # (N, 5, 8)
+        if self.tokens_first:
+            return self.out(self.dropout(self.embed(x.transpose(0, 1)))).mean(0)
+        h = self.dropout(self.embed(x.flatten(0, 1)))
+        return self.out(h).unflatten(0, (len(x), 5)).mean(1)
+
+
+@pytest.mark.parametrize("tokens_first", [False, True])
+@pytest.mark.parametrize("masks", ["shared", "paired"])
+@pytest.mark.parametrize("inputs", [1, 5, 12])  # as many inputs as tokens among them
+def test_masks_are_not_shared_along_tokens(masks, tokens_first, inputs):
+    net = seeded(lambda: Tokens(tokens_first))
+    x = np.random.default_rng(0).standard_normal((inputs, 5, 8)).astype(np.float32)
+    assert mc_dropout.sample(net, x, passes=2).shape == (2, inputs, 3)
+    with pytest.raises(ValueError, match="so it is not the inputs'"):
+        mc_dropout.sample(net, x, passes=2, masks=masks)
+
+
+class Once(nn.Module):
+    """One token, first: a single input does not tell its axis from that of the inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.out, self.dropout = nn.Linear(8, 3), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.out(self.dropout(x[None]))[0]
+
+
+def test_an_axis_of_one_token_is_not_taken_for_that_of_the_inputs():
+    with pytest.raises(ValueError, match="first axis of length 1 for 12 input"):
+        mc_dropout.sample(seeded(Once), np.ones((12, 8), np.float32), passes=2, masks="shared")
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_one_logit_is_the_log_odds_of_two_classes(masks, images):
+    with training.seeded(3):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Dropout(0.5), nn.Linear(16, 1)).eval()
+    odds = mc_dropout.sample_outputs(net, images, passes=6, masks=masks)
+    probs = mc_dropout.sample(net, images, passes=6, masks=masks)
+    assert probs.shape == (6, 12, 2)
+    assert probs[..., 1] == pytest.approx(1 / (1 + np.exp(-odds[..., 0])))
+    assert mc_dropout.predict(net, images, passes=6, masks=masks).mean == pytest.approx(probs.mean(axis=0))
+
+
+def test_a_softmax_in_the_network_is_refused(images):
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10), nn.Softmax(-1)))
+    for use in (mc_dropout.sample, mc_dropout.predict):
+        with pytest.raises(ValueError, match="leave the softmax out"):
+            use(net, images)
+
+
+def test_a_network_without_weights_is_refused_by_name(images):
+    net = nn.Sequential(nn.Flatten(), nn.Dropout(0.5))
+    for use in (mc_dropout.sample, mc_dropout.predict):
+        with pytest.raises(ValueError, match="model: expected a network with weights"):
+            use(net, images)
+
+
+class Reused(nn.Module):
+    """Dropout in place on a value that is read again: both readers see it dropped."""
+
+    def __init__(self, view=False):
+        super().__init__()
+        self.first, self.out = nn.Linear(64, 32), nn.Linear(32, 10)
+        self.dropout, self.view = nn.Dropout(0.5, inplace=True), view
+
+    def forward(self, x):
+        h = self.first(x.flatten(1))
+        dropped = self.dropout(h.view(-1, 4, 8)).flatten(1) if self.view else self.dropout(h)
+        return self.out(h + 0 * dropped)
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_dropout_in_place_is_seen_by_whoever_reads_the_value_again(view, images):
+    net = seeded(lambda: Reused(view))
+    samples = mc_dropout.sample(net, images, passes=200)
+    reference = plain_loop(net, images, 200)
+    assert samples.std(axis=0).mean() == pytest.approx(reference.std(axis=0).mean(), rel=0.2)
+
+
+class Accumulating(nn.Module):
+    """Something that no dropout touched is added to, in place, in every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.out, self.dropout = nn.Linear(64, 32), nn.Linear(32, 10), nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = self.first(x.flatten(1))
+        return self.out(h.add_(self.dropout(torch.relu(h))))
+
+
+def test_passes_do_not_add_up_in_place(images):
+    net = seeded(Accumulating)
+    samples = mc_dropout.sample_outputs(net, images, passes=60)
+    assert samples[40:].mean(axis=0) == pytest.approx(samples[:20].mean(axis=0), abs=0.5)
+    assert np.abs(samples[-1]).max() < 3 * np.abs(samples[0]).max()
+
+
+def test_a_complementary_pair_survives_work_in_place(images):
+    def make(inplace):
+        first, last = nn.Linear(64, 32), nn.Linear(16, 10)
+        return nn.Sequential(
+            nn.Flatten(), first, nn.Dropout(0.5), nn.Linear(32, 16), nn.ReLU(inplace=inplace), last
+        )
+
+    plain, in_place = (seeded(lambda inplace=inplace: make(inplace)) for inplace in (False, True))
+    expected = mc_dropout.sample(plain, images, passes=6, masks="paired")
+    assert np.array_equal(mc_dropout.sample(in_place, images, passes=6, masks="paired"), expected)
+
+
+@pytest.mark.parametrize("masks", ["independent", "shared"])
+def test_the_inputs_are_left_as_they_were_also_by_layers_that_work_in_place(masks):
+    with training.seeded(0):
+        net = nn.Sequential(nn.Dropout(0.5, inplace=True), nn.Linear(8, 3)).eval()
+    x = np.ones((12, 8), np.float32)
+    samples = mc_dropout.sample(net, x, passes=40, masks=masks)
+    assert np.array_equal(x, np.ones_like(x))
+    assert samples[20:].std(axis=0).min() > 0.02  # nor has the first pass dropped everything for the last
+
+
+class Untouched(Reused):
+    """Cannot be traced: every pass runs in full."""
+
+    def forward(self, x):
+        x = self.dropout(x.flatten(1))
+        return self.out(self.first(x)) if x.sum() > -1e9 else x
+
+
+def test_full_passes_do_not_inherit_what_the_one_before_dropped(images):
+    samples = mc_dropout.sample_outputs(seeded(Untouched), images, passes=60)
+    assert samples[-1].std(axis=0).mean() > 0.5 * samples[0].std(axis=0).mean()
+    assert samples[50:].std(axis=0).mean() > 0.5 * samples[:10].std(axis=0).mean()
+
+
+def test_a_recurrent_layer_of_one_level_drops_nothing():
+    with pytest.warns(UserWarning, match="dropout option"):
+        lonely = nn.LSTM(4, 4, dropout=0.5)
+    with pytest.raises(ValueError, match="at least one dropout layer"):
+        mc_dropout.dropout_layers(lonely)
+    assert mc_dropout.dropout_layers(nn.LSTM(4, 4, num_layers=2, dropout=0.5))
+
+
+def test_a_loader_gives_what_its_inputs_give(images):
+    net = network()
+    whole = torch.utils.data.TensorDataset(torch.tensor(images), torch.arange(12))
+    batched = mc_dropout.predict(net, torch.utils.data.DataLoader(whole, batch_size=5), seed=3)
+    assert np.array_equal(batched.mean, mc_dropout.predict(net, images, seed=3).mean)
+    with pytest.raises(ValueError, match="shuffle=True"):
+        mc_dropout.predict(net, torch.utils.data.DataLoader(whole, shuffle=True))

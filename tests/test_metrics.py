@@ -13,18 +13,23 @@ from scipy import integrate, optimize, special, stats
 from uqhelpers import metrics
 from uqhelpers.metrics import (
     SampleAccumulator,
+    accuracy_coverage,
     adaptive_calibration_error,
     aupr,
     aurc,
     auroc,
+    brier_score,
     calibration_error_from_confidence,
     calibration_gap,
+    classwise_calibration_error,
     decompose,
     eaurc,
     expected_calibration_error,
     fit_temperature,
     fpr95,
     from_logits,
+    interval_coverage,
+    interval_width,
     mutual_information,
     predictive_entropy,
     reliability_curve,
@@ -848,3 +853,59 @@ class TestSampleAccumulator:
     def test_nothing_added_has_no_result(self):
         with pytest.raises(ValueError, match="at least one sample"):
             SampleAccumulator().result()
+
+
+class TestPrecision:
+    """.6 in float32 is another number than .6 in float64: what is compared is compared in one of the two."""
+
+    EDGES = np.array([0.6, 0.7, 0.9])
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32])
+    def test_an_average_of_predictions_on_an_edge_stays_in_the_bin_of_each(self, kind):
+        rows = np.stack([self.EDGES, 1 - self.EDGES], axis=1).astype(kind)
+        for samples in (1, 3, 5):
+            curve = reliability_curve(np.tile(rows, (samples, 1, 1)), [0, 0, 0])
+            assert curve.index.tolist() == reliability_curve(rows, [0, 0, 0]).index.tolist() == [5, 6, 8]
+
+    def test_classwise_too(self):
+        rows = np.stack([self.EDGES, 1 - self.EDGES], axis=1).astype(np.float32)
+        labels = [0, 1, 0]
+        assert classwise_calibration_error(rows[None], labels) == classwise_calibration_error(rows, labels)
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+    def test_a_score_at_the_threshold_is_kept(self, kind):
+        table = accuracy_coverage(np.array([0.1, 0.6, 0.7], kind), [0, 1, 0], thresholds=[0.1, 0.6, 0.7])
+        assert table.coverage.tolist() == [1 / 3, 2 / 3, 1]
+        assert table.thresholds.tolist() == [0.1, 0.6, 0.7]
+
+    def test_a_threshold_beyond_the_largest_score_of_its_type_keeps_all(self):
+        assert accuracy_coverage(np.array([1, 2], np.float16), [0, 1], [1e9]).coverage.tolist() == [1]
+
+    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+    def test_a_target_on_the_end_of_its_interval_is_inside(self, kind):
+        ends = np.array([0.1, 0.6, 0.7])
+        assert interval_coverage(ends - 1, ends, ends.astype(kind)) == 1
+        assert interval_coverage(ends.astype(kind), ends, ends) == 1
+        assert interval_coverage(ends, ends.astype(kind), ends.astype(np.float32)) == 1
+        assert interval_coverage(ends, ends, np.nextafter(ends, 1)) == 0
+
+    def test_an_interval_without_width_is_one_in_any_two_precisions(self):
+        ends = np.array([0.1, 0.6, 0.7])
+        assert interval_width(ends.astype(np.float32), ends) == pytest.approx(0, abs=1e-7)
+
+
+class TestMasks:
+    @pytest.mark.parametrize(
+        "use",
+        [
+            decompose,
+            predictive_entropy,
+            lambda p: expected_calibration_error(p, [0, 1]),
+            lambda p: brier_score(p, [0, 1]),
+            lambda p: SampleAccumulator().add(p),
+        ],
+    )
+    def test_a_mask_is_never_ignored(self, use):
+        probs = np.ma.masked_array(np.full((1, 2, 2), 0.5), mask=[[[0, 0], [1, 1]]])
+        with pytest.raises(ValueError, match=r"^probs: expected an array without a mask"):
+            use(probs)

@@ -40,6 +40,12 @@ def test_an_mlp_flattens_images():
     assert MLP(64, 10)(torch.zeros(3, 1, 8, 8)).shape == (3, 10)
 
 
+def test_a_part_of_an_mlp_is_a_network():
+    net = MLP(4, 2, (8,))
+    inputs = torch.rand(3, 4)
+    assert torch.equal(net[-1](net[:-1](inputs)), net(inputs))
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [
@@ -52,6 +58,8 @@ def test_an_mlp_flattens_images():
         (lambda: SimpleNet((1, 3, 3)), "image_shape"),
         (lambda: SimpleNet((28, 28)), "image_shape"),
         (lambda: LeNet((1, 7, 8)), "image_shape"),
+        (lambda: LeNet((1, 8.9, 8)), "image_shape"),
+        (lambda: SimpleNet("8x8"), "image_shape"),
         (lambda: LeNet(classes=1), "classes"),
         (lambda: SimpleNet(dropout=-0.1), "dropout"),
     ],

@@ -397,6 +397,87 @@ def test_every_score_is_higher_for_what_is_strange(trained):
         assert metrics.auroc(found, np.arange(1200) >= 600) > 0.75, name
 
 
+# --- what hid in the extremes ---------------------------------------------------------------------
+
+
+def test_cold_temperatures_leave_the_largest_logit():
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    assert np.array_equal(odin.energy_score(logits, 1e-308), odin.max_logit_score(logits))
+    assert (odin.softmax_score(logits, 1e-308) == -1).all()
+
+
+@pytest.mark.parametrize("score", [odin.softmax_score, odin.energy_score])
+def test_a_temperature_that_no_logit_survives_is_refused(score):
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    assert len(np.unique(score(logits, 1e10))) == 50
+    with pytest.raises(ValueError, match=r"temperature: expected at most .* the same number in float64"):
+        score(logits, 1e18)
+
+
+@pytest.mark.parametrize("function", [odin.odin_score, odin.perturb])
+def test_a_network_with_a_softmax_at_its_end_is_told_so(function):
+    with pytest.raises(ValueError, match=r"model: expected logits, .* leave the softmax out"):
+        function(nn.Sequential(network(), nn.Softmax(1)), images())
+    with pytest.raises(ValueError, match="leave the softmax out"):
+        odin.tune(nn.Sequential(network(), nn.Softmax(1)), images(), images(seed=1))
+
+
+def test_a_distance_far_below_the_features_size_is_the_true_one():
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(200, 30))
+    for normalise, scale, step in [(False, 1.0, 1e-8), (False, 1e6, 2.2e-3), (False, 1e-200, 1e-205)]:
+        near = scale * known
+        near[:, 0] += step
+        true = np.linalg.norm((near - scale * known) / step, axis=1) * step
+        found = odin.KNearestNeighbours(1, normalise).fit(scale * known).score(near)
+        assert found == pytest.approx(true, rel=1e-12), (scale, step)
+
+
+@pytest.mark.parametrize("units", ["common", "own"])
+def test_one_feature_in_another_unit_hides_the_strange_unless_units_are_its_own(units):
+    known, labels = clusters(width=5)
+    strange = known + np.array([0, 0, 12.0, 0, 0])
+    factor = np.array([1e8, 1, 1, 1, 1])
+    plain = odin.Mahalanobis(units=units).fit(known, labels).score(strange)
+    scaled = odin.Mahalanobis(units=units).fit(factor * known, labels).score(factor * strange)
+    if units == "own":
+        assert scaled == pytest.approx(plain, rel=1e-6)
+    else:
+        assert np.median(scaled) < np.median(plain) / 10
+
+
+def test_loaders_are_taken_where_arrays_are(trained):
+    net, digits = trained
+    known, labels = training.features(net, digits.train.images), digits.train.labels
+    pairs = torch.utils.data.TensorDataset(torch.tensor(known), torch.tensor(labels))
+    loader = torch.utils.data.DataLoader(pairs, batch_size=64)
+    new = training.features(net, digits.test.images)
+    for make in (odin.Mahalanobis, odin.KNearestNeighbours):
+        arrays = (known, labels) if make is odin.Mahalanobis else (known,)
+        assert np.array_equal(make().fit(loader).score(new), make().fit(*arrays).score(new))
+    inputs = torch.utils.data.DataLoader(torch.tensor(digits.test.images[:150]), batch_size=64)
+    whole = odin.odin_score(net, digits.test.images[:150])
+    assert odin.odin_score(net, inputs) == pytest.approx(whole, abs=1e-9)
+    tuned = odin.tune(net, inputs, digits.test.images[150:], (1.0, 1000.0), (0.0,))
+    assert np.array_equal(
+        tuned.figures,
+        odin.tune(net, digits.test.images[:150], digits.test.images[150:], (1.0, 1000.0), (0.0,)).figures,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: odin.KNearestNeighbours(3, normalise="no"), "normalise: expected True or False"),
+        (lambda: odin.Mahalanobis(units="mixed"), "units: expected one of 'common', 'own'"),
+        (lambda: odin.Mahalanobis().fit(np.eye(4)), "labels: expected"),
+    ],
+)
+def test_settings_of_detectors_are_not_guessed(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 # --- wrong inputs ---------------------------------------------------------------------------------
 
 NAN, GOOD = np.array([[np.nan, 1.0, 2.0]]), np.array([[0.5, 1.0, -2.0]])

@@ -138,53 +138,71 @@ def test_the_import_is_quick_and_loads_no_framework():
     assert all(loaded == ["False", "False"] for _, *loaded in runs)
 
 
-@pytest.mark.parametrize("module", ["metrics", "data", "plots"])
-def test_what_needs_no_framework_loads_none(module):
-    code = f"import sys, uqhelpers.{module}; print('torch' in sys.modules, 'jax' in sys.modules)"
-    assert python(code) == "False False"
+def test_what_needs_no_framework_loads_none():
+    code = """
+        import importlib, sys
+        for module in ("metrics", "data", "logistic", "plots"):
+            importlib.import_module("uqhelpers." + module)
+            print(module, "torch" in sys.modules, "jax" in sys.modules)
+    """
+    said = python(code).splitlines()
+    assert said == [f"{module} False False" for module in ("metrics", "data", "logistic", "plots")]
 
 
 # --- torchvision beside a torch without CUDA ------------------------------------------------------
 
-STAND_IN = """
-    import sys
-    sys.path.insert(0, sys.argv[1])
-    from uqhelpers import _torch
-    import torchvision
-    assert torchvision.__file__.startswith(sys.argv[1]), torchvision.__file__
-    operators = [hasattr(_torch.torch.ops.torchvision, name) for name in ("nms", "qnms")]
-    print(_torch.extension_loads(torchvision.__path__[0]), *operators)
+# One interpreter loads torch, which takes seconds; each case is a child of it and knows no other.
+CASES = """
+    import os, sys
+    import torch
+
+    for folder in sys.argv[1:]:
+        child = os.fork()
+        if child == 0:
+            try:
+                sys.path[:0] = [folder] if os.path.isdir(folder) else []
+                from uqhelpers import _torch
+                import torchvision
+                if not os.path.isdir(folder):
+                    import laplace, torchmetrics
+                    print(folder, torchvision.__name__, torchmetrics.__name__, laplace.__name__, flush=True)
+                    os._exit(0)
+                assert torchvision.__file__.startswith(folder), torchvision.__file__
+                operators = [hasattr(torch.ops.torchvision, name) for name in ("nms", "qnms")]
+                loads = _torch.extension_loads(torchvision.__path__[0])
+                print(os.path.basename(folder), loads, *operators, flush=True)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0, folder
 """
 
 
-@pytest.fixture
-def stand_in(tmp_path):
-    """A torchvision that is nothing but a place for an extension."""
-    (tmp_path / "torchvision").mkdir()
-    (tmp_path / "torchvision" / "__init__.py").touch()
-    return tmp_path
-
-
-def test_nothing_is_declared_where_the_extension_loads(stand_in):
+@pytest.fixture(scope="module")
+def beside_torchvision(tmp_path_factory):
+    """What is said beside three torchvisions that only hold an extension or none, and the real one."""
     import numpy.random._common as some_extension  # any library that loads will do
 
-    shutil.copyfile(some_extension.__file__, stand_in / "torchvision" / "_C.so")
-    assert python(STAND_IN, stand_in) == "True False False"
+    folders = [tmp_path_factory.mktemp(name, numbered=False) for name in ("loads", "fails", "none")]
+    for folder in folders:
+        (folder / "torchvision").mkdir()
+        (folder / "torchvision" / "__init__.py").touch()
+    shutil.copyfile(some_extension.__file__, folders[0] / "torchvision" / "_C.so")
+    (folders[1] / "torchvision" / "_C.so").write_bytes(b"built for another machine")
+    return dict(line.split(" ", 1) for line in python(CASES, *folders, "real").splitlines())
 
 
-def test_both_operators_are_declared_where_the_extension_does_not_load(stand_in):
-    (stand_in / "torchvision" / "_C.so").write_bytes(b"built for another machine")
-    assert python(STAND_IN, stand_in) == "False True True"
+def test_nothing_is_declared_where_the_extension_loads(beside_torchvision):
+    assert beside_torchvision["loads"] == "True False False"
 
 
-def test_both_operators_are_declared_where_there_is_no_extension(stand_in):
-    assert python(STAND_IN, stand_in) == "False True True"
+def test_both_operators_are_declared_where_the_extension_does_not_load(beside_torchvision):
+    assert beside_torchvision["fails"] == "False True True"
 
 
-def test_what_imports_torchvision_can_be_imported():
-    code = """
-        from uqhelpers._torch import torch
-        import torchvision, torchmetrics, laplace
-        print(torchvision.__name__, torchmetrics.__name__, laplace.__name__)
-    """
-    assert python(code) == "torchvision torchmetrics laplace"
+def test_both_operators_are_declared_where_there_is_no_extension(beside_torchvision):
+    assert beside_torchvision["none"] == "False True True"
+
+
+def test_what_imports_torchvision_can_be_imported(beside_torchvision):
+    assert beside_torchvision["real"] == "torchvision torchmetrics laplace"

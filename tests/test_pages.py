@@ -60,6 +60,7 @@ FAULTS = {
     "a raw link": "<p>see [the page](other.md) there</p>",
     "a formula in error": "<mjx-container><mjx-merror>x</mjx-merror></mjx-container>",
     "code cut off": f"<div class='highlight'><pre style='overflow:auto'>{WIDE}</pre></div>",
+    "a formula cut off": f"<div class='math' style='overflow:auto'>{WIDE}</div>",
     "a table too wide": f"<div style='overflow:auto'><table><tr><td>{WIDE}</td></tr></table></div>",
     "a number broken": "<table><tr><td style='max-width:3em'>0.9894 ± 0.0010</td></tr></table>",
     "a picture missing": "<img alt='a dot that is gone' src='gone.png'>",

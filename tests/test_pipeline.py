@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -215,37 +216,67 @@ def test_a_notebook_runs_once_and_its_page_shows_it(book):
     assert get_cache(book / execute.CACHE).list_project_records() == []
 
 
-def test_a_failing_cell_fails_loudly_and_keeps_what_passed(book, capfd):
-    write(book, "first", "x = 1", "raise RuntimeError('the claim does not hold')", "print(x)")
-    _, status = execute.execute(book, PYTHONPATH=str(book))
-    said = capfd.readouterr().out
+LOOK = """
+import os, pathlib
+print(sorted(p.name for p in pathlib.Path().iterdir()), os.getenv("PYTHONPATH"))
+print(os.environ["OMP_NUM_THREADS"], os.environ["TQDM_DISABLE"])
+"""
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """Five notebooks that are run at once: the book, what was said, and the exit status."""
+    book = tmp_path_factory.mktemp("five")
+    for name in (execute.HARVEST, "requirements.txt"):
+        (book / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, book / name)
+    (book / "uqhelpers").mkdir()
+    (book / "uqhelpers" / "__init__.py").touch()
+    (book / "book").mkdir()
+    write(book, "failing", "x = 1", "raise RuntimeError('the claim does not hold')", "print(x)")
+    write(book, "passing", "print(1)")
+    write(book, "looking", LOOK.strip())
+    for stem, shown in (("same", "5\n"), ("other", "6\n")):
+        cell = v4.new_code_cell("#NBVAL_CHECK_OUTPUT\nprint(5)", id=stem, execution_count=1)
+        cell.outputs = [v4.new_output("stream", text=shown)]
+        nbformat.write(notebook(cell), book / "book" / f"{stem}.ipynb")
+    stems = ["failing", "passing", "looking", "same", "other"]
+    # In a process of its own, whose output is kept, and with a way back to the checkout to be shut.
+    code = (
+        "import sys; from pathlib import Path; from tools import execute; root = Path(sys.argv[1]);"
+        "sys.exit(execute.run([Path('book', f'{stem}.ipynb') for stem in sys.argv[2:]], root))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(book), *stems],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    kept = {stem: execute.stored(Path("book", f"{stem}.ipynb"), book) for stem in stems}
+    return kept, done.stdout, done.returncode
+
+
+def test_a_failing_cell_fails_loudly_and_keeps_what_passed(outcome):
+    kept, said, status = outcome
     assert status == 1
     assert "the claim does not hold" in said
     assert "RuntimeError" in said
     assert "an earlier cell of this notebook failed" in said or "1 skipped" in said
-    assert execute.stored(SECOND, book).exists()
-    assert not execute.stored(FIRST, book).exists()
+    assert kept["passing"].exists()
+    assert not kept["failing"].exists()
 
 
-def test_a_notebook_sees_an_empty_folder_and_not_the_checkout(book, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    look = (
-        "import os, pathlib\nprint(sorted(p.name for p in pathlib.Path().iterdir()), os.getenv('PYTHONPATH'))"
-    )
-    write(book, "first", look + "\nprint(os.environ['OMP_NUM_THREADS'], os.environ['TQDM_DISABLE'])")
-    assert execute.run([FIRST], book) == 0
-    outputs = json.loads(execute.stored(FIRST, book).read_text())["outputs"][0]
-    assert outputs[0]["text"] == "['first.ipynb'] None\n1 1\n"
+def test_a_notebook_sees_an_empty_folder_and_not_the_checkout(outcome):
+    outputs = json.loads(outcome[0]["looking"].read_text())["outputs"][0]
+    assert outputs[0]["text"] == "['looking.ipynb'] None\n1 1\n"
 
 
-def test_an_output_that_differs_from_the_stored_one_fails(book):
-    checked = v4.new_code_cell("#NBVAL_CHECK_OUTPUT\nprint(5)", id="checked", execution_count=1)
-    checked.outputs = [v4.new_output("stream", text="6\n")]
-    nbformat.write(notebook(checked), book / FIRST)
-    assert execute.run([FIRST], book) == 1
-    checked.outputs = [v4.new_output("stream", text="5\n")]
-    nbformat.write(notebook(checked), book / FIRST)
-    assert execute.run([FIRST], book) == 0
+def test_an_output_that_differs_from_the_stored_one_fails(outcome):
+    kept, said, _ = outcome
+    assert kept["same"].exists()
+    assert not kept["other"].exists()
+    assert "2 failed" in said  # this one, and the cell that raises
 
 
 def test_what_a_plot_returns_is_not_shown_beside_it():

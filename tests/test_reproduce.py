@@ -194,7 +194,7 @@ def problem(rows=60):
     return x, 0.9 * x[..., 0] + 0.4 * rng.normal(size=(2, rows))
 
 
-def trained(x, y, epochs=30, **settings):
+def trained(x, y, epochs=2 * reproduce_uci.CHUNK, **settings):
     """Parameters of three networks a split."""
     rates = np.full((len(x), 3), 0.02)
     training = reproduce_uci.Training(x, y, rates, likelihood="gaussian", batch=25, seed=0, **settings)
@@ -219,13 +219,15 @@ def test_many_networks_trained_at_once_learn_and_never_see_the_rows_of_another_s
 def test_training_goes_on_where_it_stopped_and_an_attack_changes_it():
     x, y = problem()
     attack = 0.2 * np.ptp(x, axis=1)[:, None, None]
-    clean, attacked = trained(x, y, 3), trained(x, y, 3, attack=attack)
+    epochs = reproduce_uci.CHUNK  # what the test above has compiled already
+    clean, attacked = trained(x, y, epochs), trained(x, y, epochs, attack=attack)
     assert not np.allclose(clean["w"], attacked["w"], atol=1e-3)
     assert all(np.isfinite(leaf).all() for leaf in attacked.values())
     rates = np.full((2, 3), 0.02)
     training = reproduce_uci.Training(x, y, rates, likelihood="gaussian", batch=25, seed=0)
-    first = training.advance(2)["w"]
-    assert not np.allclose(training.advance(2)["w"], first, atol=1e-3)
+    first = training.advance(epochs)["w"]
+    assert np.array_equal(first, clean["w"])
+    assert not np.allclose(training.advance(epochs)["w"], first, atol=1e-3)
 
 
 def test_a_pass_drops_units_at_the_rate_of_its_own_network_and_keeps_the_mean():

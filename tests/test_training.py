@@ -90,13 +90,61 @@ def test_the_best_device_trains():
     assert next(net.parameters()).device.type == training.best_device().type
 
 
-def test_any_loss_can_be_handed_in():
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_a_loss_that_is_handed_in_gets_whole_numbers_as_they_are(kind):
     inputs, labels = blobs()
     loss = nn.CrossEntropyLoss(label_smoothing=0.1)
-    history = training.fit(
-        MLP(2, 2), inputs, labels.astype(np.int64), epochs=2, loss=lambda a, b: loss(a, b.long().flatten())
-    )
+    history = training.fit(MLP(2, 2), inputs, labels.astype(kind), epochs=2, loss=loss)
     assert np.isfinite(history.loss).all()
+
+
+def test_a_loss_that_is_handed_in_gets_other_numbers_in_the_precision_of_the_network():
+    seen = []
+    loss = lambda outputs, targets: seen.append(targets.dtype) or (outputs - targets).square().mean()  # noqa: E731
+    for targets in (np.ones((4, 1)), np.ones((4, 1), np.float32), np.ones((4, 1), bool)):
+        training.fit(MLP(2, 1), np.ones((4, 2)), targets, loss=loss, **GOOD)
+    assert seen == [torch.float32] * 3
+
+
+def test_true_and_false_are_the_labels_of_two_classes():
+    inputs, labels = blobs()
+    as_numbers = training.fit(seeded_net(), inputs, labels, **GOOD)
+    assert training.fit(seeded_net(), inputs, labels == 1, **GOOD).loss == as_numbers.loss
+
+
+def seeded_net():
+    with training.seeded(0):
+        return MLP(2, 2)
+
+
+# --- a training that fails --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["diverges", "loss raises"])
+def test_a_training_that_fails_leaves_the_network_as_it_was(fault):
+    inputs, labels = blobs()
+    net = seeded_net().train()
+    net[2].eval()
+    before, modes = {k: v.clone() for k, v in net.state_dict().items()}, [m.training for m in net.modules()]
+    calls = []
+
+    def raising(outputs, targets):
+        calls.append(1)
+        if len(calls) > 3:
+            raise RuntimeError("no more")
+        return outputs.square().mean()
+
+    options = {"loss": raising} if fault == "loss raises" else {"learning_rate": 1e30}
+    with pytest.raises(RuntimeError if fault == "loss raises" else ValueError, match=r"no more|diverged"):
+        training.fit(net, inputs, labels, **{**GOOD, "epochs": 20, "batch_size": 50, **options})
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+    assert [m.training for m in net.modules()] == modes
+
+
+def test_a_history_fits_on_a_line():
+    _, history = trained(0)
+    assert repr(history).startswith("History(20 epochs in ")
+    assert "\n" not in repr(history)
 
 
 GOOD = {"epochs": 1, "progress": False, "device": "cpu"}
@@ -135,6 +183,88 @@ def test_bad_input_is_named(change, named):
 def test_bad_targets_of_a_regression_are_named():
     with pytest.raises(ValueError, match="targets: expected finite"):
         training.fit(MLP(2, 1), np.ones((3, 2)), [1.0, np.inf, 2.0], loss="mse", **GOOD)
+
+
+# --- networks that are not what they are taken for --------------------------------------------------------
+
+
+@pytest.mark.parametrize("net", [nn.ReLU(), "net", nn.Flatten()], ids=["ReLU", "text", "Flatten"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        training.predict,
+        training.predict_outputs,
+        training.features,
+        lambda net, inputs: training.fit(net, inputs, np.zeros(3, int), epochs=1),
+        lambda net, inputs: training.as_inputs(inputs, net),
+    ],
+)
+def test_a_model_without_weights_is_named(use, net):
+    with pytest.raises(ValueError, match=r"^model: expected a (network with weights|torch.nn.Module), got"):
+        use(net, np.ones((3, 2)))
+
+
+def test_a_network_that_is_frozen_has_nothing_to_train():
+    with pytest.raises(ValueError, match=r"^model: expected weights that can be trained"):
+        training.fit(MLP(2, 2).requires_grad_(False), *blobs(), **GOOD)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_one_logit_is_the_odds_of_two_classes(flat):
+    inputs = blobs()[0]
+    one = seeded_net()
+    one[-1] = nn.Linear(64, 1)
+    two = seeded_net()
+    two[:-1].load_state_dict(one[:-1].state_dict())
+    with torch.no_grad():
+        two[-1].weight.zero_()[1] = one[-1].weight[0]
+        two[-1].bias.zero_()[1] = one[-1].bias[0]
+    one = nn.Sequential(one, nn.Flatten(0)) if flat else one
+    np.testing.assert_allclose(training.predict(one, inputs), training.predict(two, inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_a_softmax_is_not_taken_twice(classes):
+    inputs = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    for net in (MLP(4, classes), MLP(4, classes).double(), MLP(4, classes).half()):
+        with pytest.raises(ValueError, match=r"^model: expected logits, got rows that are probabilities"):
+            training.predict(nn.Sequential(net, nn.Softmax(-1)), inputs)
+        training.predict(nn.Sequential(net, nn.LogSoftmax(-1)), inputs)
+
+
+class TimeFirst(nn.Module):
+    """What a recurrent layer puts out by default: steps first, inputs second."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, inputs):
+        return self.layer(inputs).swapaxes(0, 1)
+
+
+def test_steps_are_not_taken_for_inputs():
+    with pytest.raises(
+        ValueError, match=r"^model: expected outputs of shape \(2, outputs\), got \(5, 2, 2\)"
+    ):
+        training.predict_outputs(TimeFirst(), np.zeros((2, 5, 4)))
+
+
+class Twice(nn.Module):
+    """A network whose last layer also ran earlier."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        return self.layer(torch.relu(self.layer(inputs)))
+
+
+def test_a_last_layer_that_runs_twice_is_refused():
+    for use in (training.features, lambda net, x: training.last_linear(net, training.as_inputs(x, net))):
+        with pytest.raises(ValueError, match=r"^model: .*runs once, got 'layer', which runs 2 times"):
+            use(Twice(), np.zeros((3, 4)))
 
 
 # --- features ---------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_the_gradients_are_those_of_finite_differences(local, bias):
     def value(*parameters):
         with training.seeded(5):
             made = torch.func.functional_call(ours, dict(zip(names, parameters, strict=True)), (x,))
-        return made.sin().sum() + vi._kl([_with(ours, names, parameters)])
+        return made.sin().sum() + vi.layers.kl_of_layers([_with(ours, names, parameters)])
 
     assert torch.autograd.gradcheck(value, tuple(ours.parameters()))
 
@@ -373,11 +373,14 @@ def test_logistic_regression_comes_closer_to_the_exact_prediction_than_its_mode_
 @pytest.mark.parametrize("local", [True, False])
 def test_several_draws_a_step_have_the_same_mean_and_scatter_less(local, images):
     net, x = mlp(initial_std=0.3, local_reparameterisation=local).train(), torch.as_tensor(images)
-    loss, layers = vi._likelihood("categorical", None), vi.variational_layers(net)
+    loss, layers = vi.likelihoods.likelihood_of("categorical", None), vi.variational_layers(net)
     with training.seeded(0), torch.no_grad():
         one, four = (
             np.array(
-                [vi._expected_nll(net, layers, loss, x, torch.arange(12) % 10, s).item() for _ in range(400)]
+                [
+                    vi.fitting._expected_nll(net, layers, loss, x, torch.arange(12) % 10, s).item()
+                    for _ in range(400)
+                ]
             )
             for s in (1, 4)
         )
@@ -642,3 +645,197 @@ def test_the_benchmark_runs_and_a_step_costs_a_few_deterministic_ones():
     for entry in table:
         assert entry["ratio"] == pytest.approx(entry["ours_s"] / entry["baseline_s"])
         assert entry["ratio"] < 8  # at this size it is all overhead, and the machine may be busy
+
+
+# --- what once went wrong in silence ----------------------------------------------------------------
+
+
+def small(*layers):
+    """A network whose numbers do not depend on what was drawn before."""
+    net = nn.Sequential(*(layer() if isinstance(layer, type) else layer for layer in layers))
+    with training.seeded(0):
+        for layer in net:
+            getattr(layer, "reset_parameters", lambda: None)()
+    return net
+
+
+def labelled(n=24, width=4, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, width)).astype(np.float32), np.arange(n) % classes
+
+
+def encoder():
+    with training.seeded(0):
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        return nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 3))
+
+
+def test_a_transformer_layer_runs_and_its_drawn_weights_count():
+    with pytest.warns(UserWarning, match=r"'0.self_attn' \(MultiheadAttention\).*stay points"):
+        net = vi.make_variational(encoder(), initial_std=0.3)
+    x = np.random.default_rng(0).standard_normal((5, 3, 8)).astype(np.float32)
+    training.predict(net, x)
+    with torch.no_grad():  # only the layers inside the transformer are uncertain
+        net[2].weight_rho.fill_(-30)
+        net[2].bias_rho.fill_(-30)
+    samples = vi.sample_outputs(net, x, samples=8)  # torch's fused kernel reads weights, it calls no layers
+    assert samples.std(axis=0).min() > 0.01
+    slow = copy.deepcopy(net)
+    slow[0].linear1.register_forward_hook(lambda *_: None)  # a hook takes the fused kernel away
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        assert vi.sample_outputs(slow, x, samples=8) == pytest.approx(samples, abs=1e-4)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"),
+    [
+        (lambda: nn.Conv1d(2, 2, 1), "Conv1d"),
+        (lambda: nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), "Conv2d"),
+        (lambda: nn.LSTM(4, 4), "LSTM"),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), "ParametrizationList"),
+    ],
+)
+def test_layers_that_stay_points_are_named(layer, kind):
+    with pytest.warns(UserWarning, match=rf"'0\S*' \({kind}\).*without a posterior"):
+        vi.make_variational(nn.Sequential(layer(), nn.Linear(4, 2)))
+
+
+def test_normalisation_and_embeddings_stay_points_without_a_word():
+    net = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm((3, 4)), nn.Flatten(), nn.Linear(12, 2))
+    assert len(vi.variational_layers(vi.make_variational(net))) == 1  # a warning is an error here
+
+
+@pytest.mark.parametrize("other", [lambda: nn.Linear(4, 4), lambda: nn.Embedding(4, 4)])
+def test_tied_weights_are_refused_and_not_untied(other):
+    first, last = other(), nn.Linear(4, 4)
+    last.weight = first.weight
+    with pytest.raises(ValueError, match="one weight in '0' and '2'"):
+        vi.make_variational(nn.Sequential(first, nn.Tanh(), last))
+
+
+def test_a_frozen_layer_stays_as_it_is():
+    net = small(nn.Linear(4, 5), nn.Tanh, nn.Linear(5, 3))
+    for weight in net[0].parameters():
+        weight.requires_grad_(False)
+    net[2].bias.requires_grad_(False)
+    made = vi.make_variational(net)
+    assert type(made[0]) is nn.Linear
+    before = copy.deepcopy(made.state_dict())
+    vi.fit_variational(made, *labelled(), epochs=2, device="cpu", progress=False)
+    moved = {name for name, value in made.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved == {"2.weight_mean", "2.weight_rho"}
+    with pytest.raises(ValueError, match="not frozen"):
+        vi.make_variational(small(net[0], nn.Tanh))
+
+
+def test_hooks_stay_with_their_layer():
+    net, seen = small(nn.Linear(4, 5), nn.Tanh, nn.Linear(5, 3)), []
+    net[0].register_forward_hook(lambda *_: seen.append("after"))
+    net[2].register_forward_pre_hook(lambda *_, **__: seen.append("before"), with_kwargs=True)
+    training.predict_outputs(vi.make_variational(net), labelled()[0])
+    assert seen == ["after", "before"]
+
+
+def test_a_callable_likelihood_gets_labels_as_whole_numbers():
+    x, y = labelled()
+    loss = torch.nn.CrossEntropyLoss(reduction="none")
+    nets = [vi.make_variational(small(nn.Linear(4, 3))) for _ in range(2)]
+    for net, likelihood in zip(nets, (loss, "categorical"), strict=True):
+        vi.fit_variational(net, x, y, likelihood=likelihood, epochs=2, device="cpu", progress=False)
+    assert torch.equal(nets[0][0].weight_mean, nets[1][0].weight_mean)
+    numbers = []
+    vi.evidence_bound(
+        nets[0],
+        x,
+        y + 0.5,
+        likelihood=lambda out, target: numbers.append(target.dtype) or out[:, 0],
+        samples=2,
+    )
+    assert numbers[0].is_floating_point
+
+
+def test_booleans_are_labels_of_two_classes():
+    x, y = labelled(classes=2)
+    net = vi.make_variational(small(nn.Linear(4, 1)))
+    bounds = [vi.evidence_bound(net, x, labels, likelihood="bernoulli") for labels in (y, y == 1)]
+    assert bounds[0] == bounds[1]
+    two = vi.make_variational(small(nn.Linear(4, 2)))
+    assert vi.evidence_bound(two, x, y == 1) == vi.evidence_bound(two, x, y)
+
+
+def test_a_warm_up_longer_than_the_training_is_refused():
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    with pytest.raises(ValueError, match="warmup: expected at most 3, the number of epochs, got 4"):
+        vi.fit_variational(net, *labelled(), epochs=3, warmup=4)
+    history = vi.fit_variational(net, *labelled(), epochs=3, warmup=2, device="cpu", progress=False)
+    assert history.kl_scale[-1] == 1
+
+
+def test_a_training_that_fails_leaves_the_network_as_it_was():
+    x, y = labelled()
+    net = vi.make_variational(small(nn.Linear(4, 8), nn.ReLU, nn.Linear(8, 3)))
+    before, outputs = copy.deepcopy(net.state_dict()), training.predict(net, x)
+    net.train()
+    with pytest.raises(ValueError, match=r"^(learning_rate|model)"):
+        vi.fit_variational(net, x, y, epochs=50, learning_rate=1e30, device="cpu", progress=False)
+    assert net.training
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert np.array_equal(training.predict(net, x), outputs)
+
+
+def test_a_scale_below_one_repeats_the_data():
+    x, y = labelled()
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    once = vi.evidence_bound(net, x, y, samples=5)
+    often = vi.evidence_bound(net, np.tile(x, (4, 1)), np.tile(y, 4), samples=5)
+    tempered = once.log_likelihood - once.kl / 4
+    assert tempered == pytest.approx(often.value / 4, rel=1e-6)
+
+
+def test_a_softmax_in_the_network_is_refused():
+    net = vi.make_variational(small(nn.Linear(4, 3), nn.Softmax(-1)))
+    for use in (vi.sample, vi.predict):
+        with pytest.raises(ValueError, match="leave the softmax out"):
+            use(net, labelled()[0])
+
+
+def test_masked_arrays_are_refused_by_name():
+    x, y = labelled()
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    for name, pair in (
+        ("inputs", (np.ma.masked_greater(x, 1), y)),
+        ("targets", (x, np.ma.masked_equal(y, 1))),
+    ):
+        with pytest.raises(ValueError, match=f"{name}: .*mask"):
+            vi.fit_variational(net, *pair, epochs=1)
+
+
+# --- regressions and loaders ------------------------------------------------------------------------
+
+
+def test_the_moments_of_a_regression_are_those_of_its_samples():
+    x, _ = labelled()
+    net = vi.make_variational(small(nn.Linear(4, 2)), initial_std=0.3)
+    samples = vi.sample_outputs(net, x, samples=30, seed=2)
+    got = vi.predict_regression(net, x, noise_std=0.5, samples=30, seed=2)
+    assert got.mean == pytest.approx(samples.mean(axis=0), abs=1e-9)
+    assert got.epistemic == pytest.approx(samples.std(axis=0, ddof=1), abs=1e-9)
+    assert got.total == pytest.approx(np.hypot(got.epistemic, 0.5))
+    with pytest.raises(ValueError, match="samples"):
+        vi.predict_regression(net, x, noise_std=0.5, samples=1)
+
+
+def test_a_loader_gives_what_its_arrays_give():
+    x, y = labelled()
+    pairs = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    loader, nets = torch.utils.data.DataLoader(pairs, batch_size=5), []
+    for data_ in ((x, y), (loader,)):
+        nets.append(vi.make_variational(small(nn.Linear(4, 3))))
+        vi.fit_variational(nets[-1], *data_, epochs=2, batch_size=7, device="cpu", progress=False)
+    assert torch.equal(nets[0][0].weight_mean, nets[1][0].weight_mean)
+    assert vi.evidence_bound(nets[0], loader) == vi.evidence_bound(nets[0], x, y)
+    assert np.array_equal(vi.predict(nets[0], loader).mean, vi.predict(nets[0], x).mean)

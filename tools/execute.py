@@ -34,23 +34,6 @@ STORE = Path("_build/executed")
 CACHE = Path("_build/.jupyter_cache")
 PROCESSES = 2
 CELL_TIMEOUT = 600  # seconds
-# Rounding differs between processors, so trained networks do, and what a chapter claims must not.
-OTHER_PROCESSORS = {
-    "without vector instructions": {
-        "ATEN_CPU_CAPABILITY": "default",
-        "ONEDNN_MAX_CPU_ISA": "SSE41",
-        "OPENBLAS_CORETYPE": "Nehalem",
-        "MKL_CBWR": "COMPATIBLE",
-        "XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2",
-    },
-    "with AVX2": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "OPENBLAS_CORETYPE": "Haswell",
-        "MKL_CBWR": "AVX2",
-        "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
-    },
-}
 # What the kernels get to know beside the caller's environment: one thread each, as two run side
 # by side, and no progress bars, which are neither prose nor figure.
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -68,10 +51,8 @@ def helpers(notebook, root=ROOT):
     """The modules of ``uqhelpers`` whose change makes ``notebook`` run again: {name: path}."""
     package = root / "uqhelpers"
     transform = TransformerManager().transform_cell  # magics become calls that Python can parse
-    used = {}
-    for cell in code_cells(notebook):
-        if not cell.source.lstrip().startswith("%%"):
-            used |= imports.used(transform(cell.source), package)
+    cells = [cell.source for cell in code_cells(notebook)]
+    used = imports.used([transform(c) for c in cells if not c.lstrip().startswith("%%")], package)
     # A data file belongs to everyone, as nothing says who reads it; one in a subpackage, to its users.
     for path in package.rglob("*"):
         inside = path.relative_to(package).parts
@@ -92,7 +73,8 @@ def key(path, root=ROOT):
         "code": [[c.source, c.outputs, c.metadata.get("tags", [])] for c in code_cells(notebook)],
         "helpers": {name: sha(p.read_bytes()) for name, p in sorted(helpers(notebook, root).items())},
         "lock": sha((root / "requirements.txt").read_bytes()),
-        "tools": sha((root / HARVEST).read_bytes() + Path(__file__).read_bytes()),
+        "harvest": sha((root / HARVEST).read_bytes()),
+        "surroundings": SURROUNDINGS,
         "edition": os.environ.get("UQ_DATASET", "digits"),
         "python": sys.version,
     }
@@ -104,7 +86,7 @@ def stored(path, root=ROOT):
     return root / STORE / path.with_suffix("") / f"{key(path, root)}.json"
 
 
-def run(paths, root=ROOT, keep=True, **environment):
+def run(paths, root=ROOT, keep=True, loud=True, **environment):
     """Run notebooks under nbval; keep the runs in which every cell passed.
 
     Parameters
@@ -115,6 +97,8 @@ def run(paths, root=ROOT, keep=True, **environment):
         The book.
     keep : bool
         Whether what they put out is for the book.
+    loud : bool
+        Whether pytest speaks as it goes; otherwise only of what failed.
     **environment
         Variables for the kernels beside those of this process.
 
@@ -140,15 +124,25 @@ def run(paths, root=ROOT, keep=True, **environment):
         harvest.mkdir()
         command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env"]
         command += [f"--nbval-cell-timeout={CELL_TIMEOUT}", "-p", "no:cacheprovider", "-q"]
-        command += ["-n", str(min(PROCESSES, len(paths))), "--dist", "loadfile", "--color=yes"]
-        status = subprocess.run(
-            command, cwd=folder, env={**environment, "UQ_HARVEST": str(harvest)}, check=False
-        ).returncode
+        if len(paths) > 1 and loud:
+            command += ["-n", str(min(PROCESSES, len(paths))), "--dist", "loadfile"]
+        how = {"cwd": folder, "env": {**environment, "UQ_HARVEST": str(harvest)}, "check": False}
+        if loud:
+            status = subprocess.run([*command, "--color=yes"], **how).returncode
+        else:
+            done = subprocess.run(command, capture_output=True, text=True, **how)
+            status = done.returncode
+            print(done.stdout + done.stderr if status else "", end="", flush=True)
         for path, slug in slugs.items():
             if keep and (harvest / f"{slug}.json").exists():
                 targets[path].parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(harvest / f"{slug}.json", targets[path])
     return status
+
+
+def seconds_of(kept):
+    """How long the kept run took."""
+    return json.loads(kept.read_text(encoding="utf-8"))["seconds"]
 
 
 def shown(outputs):
@@ -165,12 +159,11 @@ def shown(outputs):
     ]
 
 
-def fill_cache(paths, root=ROOT):
-    """Hand the kept runs of ``paths`` to the book's execution cache, under their present keys."""
+def fill_cache(kept_runs, root=ROOT):
+    """Hand the kept runs, a dict by notebook, to the book's execution cache."""
     cache = get_cache(root / CACHE)
     keys = {}
-    for path in paths:
-        kept = stored(path, root)
+    for path, kept in kept_runs.items():
         keys[path.with_suffix("").as_posix()] = kept.stem
         notebook = nbformat.read(root / path, as_version=4)
         try:
@@ -199,13 +192,12 @@ def execute(root=ROOT, **environment):
     (list of pathlib.Path, int)
         The notebooks that ran, and the exit status.
     """
-    paths = notebooks(root)
-    stale = [path for path in paths if not stored(path, root).exists()]
+    kept_runs = {path: stored(path, root) for path in notebooks(root)}
+    stale = [path for path, kept in kept_runs.items() if not kept.exists()]
     status = run(stale, root, **environment) if stale else 0
     if status == 0:
-        fill_cache(paths, root)
-    for path in paths:
-        kept = stored(path, root)
+        fill_cache(kept_runs, root)
+    for path, kept in kept_runs.items():
         if not kept.exists():
             print(f"{path}: FAILED")
         else:
@@ -213,15 +205,6 @@ def execute(root=ROOT, **environment):
             how = "ran" if path in stale else "proven before"
             print(f"{path}: {how}, {outcome['seconds']:.0f} s ({outcome['cpu']:.0f} s of CPU)")
     return stale, status
-
-
-def elsewhere():
-    """Run every notebook as other processors round; the exit status is 0 if all claims held."""
-    status = 0
-    for name, environment in OTHER_PROCESSORS.items():
-        print(f"as on a processor {name}:")
-        status |= run(notebooks(), keep=False, **environment)
-    return status
 
 
 if __name__ == "__main__":
@@ -233,6 +216,8 @@ if __name__ == "__main__":
         for path in notebooks():
             print(f"{path}: {'proven' if stored(path).exists() else 'would run'}")
     elif chosen.elsewhere:
-        sys.exit(elsewhere())
+        from tools import elsewhere  # which imports this module
+
+        sys.exit(elsewhere.elsewhere())
     else:
         sys.exit(execute()[1])

@@ -5,6 +5,7 @@ functions count, and so do imports that the imported modules make in turn.
 """
 
 import ast
+import functools
 import re
 
 PACKAGE = "uqhelpers"
@@ -32,6 +33,7 @@ def dotted(node):
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else None
 
 
+@functools.lru_cache(maxsize=4096)
 def directly_used(code, known, package=None, follow_dynamic=True):
     """The names out of ``known`` that ``code`` imports or names.
 
@@ -39,7 +41,7 @@ def directly_used(code, known, package=None, follow_dynamic=True):
     ----------
     code : str
         Python source.
-    known : collection of str
+    known : tuple of str
         Dotted names of the package's modules.
     package : str, optional
         The package that the code itself belongs to; relative imports start there.
@@ -48,7 +50,7 @@ def directly_used(code, known, package=None, follow_dynamic=True):
 
     Returns
     -------
-    set of str
+    frozenset of str
         With every enclosing package, which Python imports too.
     """
     names, bound = set(), {}
@@ -81,7 +83,7 @@ def directly_used(code, known, package=None, follow_dynamic=True):
         if follow_dynamic and getattr(callee, "attr", getattr(callee, "id", "")) in DYNAMIC:
             names.update(name for name in known if name.startswith(package or PACKAGE))
     prefixes = {".".join(name.split(".")[:n]) for name in names for n in range(1, name.count(".") + 2)}
-    return prefixes & set(known)
+    return frozenset(prefixes & set(known))
 
 
 def used(code, folder):
@@ -89,8 +91,8 @@ def used(code, folder):
 
     Parameters
     ----------
-    code : str
-        Python source, for example of a notebook.
+    code : str, or iterable of str
+        Python source, for example of a notebook's cells.
     folder : pathlib.Path
         Where the package's sources stand.
 
@@ -100,7 +102,9 @@ def used(code, folder):
         From dotted name to path.
     """
     known = modules(folder)
-    waiting, found = directly_used(code, known), {}
+    names = tuple(known)
+    pieces = [code] if isinstance(code, str) else code
+    waiting, found = set().union(*(directly_used(piece, names) for piece in pieces)), {}
     while waiting:
         name = waiting.pop()
         found[name] = known[name]
@@ -109,5 +113,5 @@ def used(code, folder):
         # uqhelpers/__init__.py imports by name whatever attribute is asked for: that is followed
         # where the attribute is written.
         code = known[name].read_text(encoding="utf-8")
-        waiting |= directly_used(code, known, inside, follow_dynamic=name != PACKAGE) - found.keys()
+        waiting |= directly_used(code, names, inside, follow_dynamic=name != PACKAGE) - found.keys()
     return dict(sorted(found.items()))

@@ -44,7 +44,11 @@ LOOK = r"""(phone) => {
 
   // Code, tables, pictures.
   const code = [...main.querySelectorAll('div.highlight pre')];
-  if (!phone) { add('code cut off', code.filter(e => over(e, 2))); }
+  if (!phone) {
+    add('code cut off', code.filter(e => over(e, 2)));
+    const formulas = [...main.querySelectorAll('div.math, mjx-container[display]')];
+    add('a formula cut off', formulas.filter(e => over(e, 2)));
+  }
   const tables = [...main.querySelectorAll('table')].filter(seen);
   add('a table too wide', tables.filter(e => over(e.parentElement, 2)));
   add('a number broken', [...main.querySelectorAll('td')].filter(e => {

@@ -21,6 +21,7 @@ PATTERNS = [
     "*.yml",
     "book/**/*.md",
     "book/**/*.ipynb",
+    "uqhelpers/grading/_questions.py",
     "uqhelpers/grading/solutions/*.ipynb",
 ]
 

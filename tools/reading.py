@@ -23,13 +23,14 @@ STATED = re.compile(r"(?<=\*Time:\* about )\d+(?= minutes to read)")
 HEADING = re.compile(r"^(#{1,6}) +(.*)$")
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 SILENT = {"hide-output", "hide-cell", "remove-output", "remove-cell"}
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)  # a recipe: copied, not read
 UNREAD = re.compile(r"(?i)further|quiz|sources|exercise")  # what begins so is no part of the core path
 
 
 def words(text):
     """The number of words in Markdown; a formula counts as one, code and links as what they show."""
     text = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", " formula ", text, flags=re.DOTALL)
-    text = re.sub(r"\]\([^)]*\)|<[^>]*>|```.*?```|^:::.*$", " ", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)|<[^>]*>|^:::.*$", " ", text, flags=re.MULTILINE)
     return len(re.findall(r"\w[\w'’.,-]*", text))
 
 
@@ -58,7 +59,7 @@ def minutes(notebook, runs):
     for cell in notebook.cells:
         tags = set(cell.metadata.get("tags", []))
         if cell.cell_type == "markdown":
-            for block in re.split(r"(?m)^(?=#{1,6} )", cell.source):
+            for block in re.split(r"(?m)^(?=#{1,6} )", FENCED.sub("", cell.source)):
                 heading = HEADING.match(block.split("\n", 1)[0])
                 if heading and (where == "core" or len(heading[1]) <= depth):
                     begins = UNREAD.match(heading[2])

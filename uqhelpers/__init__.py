@@ -1,9 +1,10 @@
 """Known Unknowns: tested helpers for uncertainty in deep learning.
 
 The package has three floors. The ground floor knows nothing of methods:
-``data``, ``metrics``, ``models``, ``training`` and ``plots``. On it stands one
-module a method, named like its chapter, for example ``mc_dropout``. Above them
-``grading`` checks the exercises.
+``data``, ``batches``, ``dropout``, ``features``, ``metrics``, ``models``,
+``training`` and ``plots``. On it stands one module a method, named like its
+chapter, for example ``mc_dropout``. Above them ``grading`` checks the
+exercises.
 
 Importing the package is quick: a submodule loads when it is first used, and
 torch only when a function that needs it is called.
@@ -14,6 +15,7 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
+    "batches",
     "bayesian_linear_regression",
     "calibration",
     "confidnet",
@@ -22,7 +24,9 @@ _MODULES = (
     "data",
     "ddu",
     "deep_ensembles",
+    "dropout",
     "evidential",
+    "features",
     "first_classifier",
     "grading",
     "laplace",

@@ -10,7 +10,12 @@ AXES = {"S": "samples", "N": "inputs", "C": "classes"}
 
 
 def to_numpy(value, name):
-    """A NumPy array from a NumPy, torch or JAX array, or from nested lists."""
+    """A NumPy array from a NumPy, torch or JAX array, or from nested lists; none with a mask."""
+    if _is_masked(value):
+        raise ValueError(
+            f"{name}: expected an array without a mask, got a masked array: "
+            "leave out or fill in what is masked (compressed, filled) first"
+        )
     if hasattr(value, "detach"):  # a torch tensor, perhaps on a GPU, perhaps with a gradient
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # NumPy has no such type
@@ -30,9 +35,28 @@ def to_numpy(value, name):
     return array
 
 
+def _is_masked(value):
+    """Whether a value is, or a list holds, an array whose mask NumPy would drop without a word."""
+    if isinstance(value, list | tuple):
+        return any(_is_masked(part) for part in value if not isinstance(part, int | float))
+    return isinstance(value, np.ma.MaskedArray) or type(value).__name__ == "MaskedTensor"
+
+
 def as_real(value, name, ndim=None):
     """Finite float64 numbers, of ``ndim`` dimensions if given; not empty."""
-    array = to_numpy(value, name).astype(np.float64, copy=False)
+    return as_own_real(value, name, ndim).astype(np.float64, copy=False)
+
+
+def as_own_real(value, name, ndim=None):
+    """Like ``as_real``, in the floating-point type the numbers came in (others in float64).
+
+    What is compared with edges or thresholds needs this: .6 in float32 is
+    another number than .6 in float64. ``edges.astype(values.dtype)`` then
+    compares like with like.
+    """
+    array = to_numpy(value, name)
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        array = array.astype(np.float64)
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name}: expected {ndim} dimension(s), got shape {array.shape}")
     if array.size == 0:
@@ -44,7 +68,14 @@ def as_real(value, name, ndim=None):
 
 def as_scores(values, name, length=None):
     """A vector of float64 numbers that can be ranked: infinities can, NaN cannot."""
-    array = to_numpy(values, name).astype(np.float64, copy=False)
+    return as_own_scores(values, name, length).astype(np.float64, copy=False)
+
+
+def as_own_scores(values, name, length=None):
+    """Like ``as_scores``, in the floating-point type the numbers came in (others in float64)."""
+    array = to_numpy(values, name)
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        array = array.astype(np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name}: expected a non-empty vector, one value an input, got shape {array.shape}")
     if np.isnan(array).any():
@@ -116,6 +147,8 @@ def as_labels(labels, classes, name="labels", length=None):
         raise ValueError(f"{name}: expected one label an input, shape (inputs,), got shape {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name}: expected at least one label, got an empty array")
+    if array.dtype.kind == "b" and classes == 2:
+        array = array.astype(np.int64)
     if array.dtype.kind == "b" or not np.array_equal(np.round(array), array):  # NaN equals nothing
         raise ValueError(f"{name}: expected integer class labels, got values of type {array.dtype}")
     if array.min() < 0 or array.max() >= classes:
@@ -160,10 +193,17 @@ def as_number(value, name, low=-np.inf, high=np.inf, open_low=False):
         raise ValueError(f"{name}: expected a number, got {value!r}") from error
     inside = low < number <= high if open_low else low <= number <= high
     if not np.isfinite(number) or not inside:
-        raise ValueError(
-            f"{name}: expected a number in {'(' if open_low else '['}{low}, {high}], got {number}"
-        )
+        left = "(" if open_low or low == -np.inf else "["
+        right = ")" if high == np.inf else "]"
+        raise ValueError(f"{name}: expected a number in {left}{low}, {high}{right}, got {number}")
     return number
+
+
+def as_switch(value, name):
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def as_choice(value, name, choices):

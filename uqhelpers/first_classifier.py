@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 
 from uqhelpers._checks import as_distributions, as_labels, as_number, as_real, as_whole
+from uqhelpers.features import NearestNeighbours, as_arrays, power_of_two, squared_distances
 
 __all__ = [
     "ClassScores",
@@ -24,7 +25,6 @@ __all__ = [
 ]
 
 MOST_CLASSES = 10_000  # the table has the square of it
-BLOCK = 1 << 18  # distances held at a time: 2 MB, which stay near the processor
 
 
 # --- class by class ---------------------------------------------------------------------------------------
@@ -112,7 +112,8 @@ def class_scores(predictions, labels, classes, priors=None):
     priors : array, shape (classes,), optional
         The scores as they would be if the classes came in these proportions (any
         positive factor of them), and each class were recognised as well as here.
-        Recall does not depend on the mix of the classes; everything else does.
+        Recall does not depend on the mix of the classes, not even on classes that
+        it leaves out; everything else does.
 
     Returns
     -------
@@ -139,19 +140,19 @@ def class_scores(predictions, labels, classes, priors=None):
     support = counts.sum(axis=1)
     table = counts if priors is None else _in_proportion(counts, priors)
     hits, said, there = np.diag(table), table.sum(axis=0), table.sum(axis=1)
-    for what, total in (("precision: never predicted", said), ("recall: without inputs", there)):
+    for what, total in (("precision: never predicted", said), ("recall: without inputs", support)):
         if (total == 0).any():
             missing = np.flatnonzero(total == 0).tolist()
             warnings.warn(f"{what}, NaN for class {missing}", RuntimeWarning, stacklevel=2)
     with np.errstate(invalid="ignore"):
-        precision, recall, f1 = hits / said, hits / there, 2 * hits / (said + there)
+        precision, recall, f1 = hits / said, np.diag(counts) / support, 2 * hits / (said + there)
     return ClassScores(precision, recall, f1, support, float(hits.sum() / table.sum()))
 
 
 def _in_proportion(counts, priors):
     """The table of counts with its rows weighted, so that the classes come as ``priors`` says."""
     priors = as_real(priors, "priors", ndim=1)
-    if len(priors) != len(counts) or priors.min() < 0 or priors.sum() == 0:
+    if len(priors) != len(counts) or priors.min() < 0 or priors.max() == 0:
         raise ValueError(
             f"priors: expected {len(counts)} proportions of at least 0, not all 0, got {priors.tolist()}"
         )
@@ -159,6 +160,7 @@ def _in_proportion(counts, priors):
     if np.any((priors > 0) & (support == 0)):
         missing = np.flatnonzero((priors > 0) & (support == 0)).tolist()
         raise ValueError(f"priors: expected classes that occur in labels, got no inputs of class {missing}")
+    priors = priors / priors.max()  # their sum may leave float64
     return counts * (priors / priors.sum() / np.maximum(support, 1))[:, None]
 
 
@@ -230,16 +232,11 @@ def neighbours_kept(points, shown, k=10):
     methods; Lee and Verleysen (2009), Quality assessment of dimensionality
     reduction: the share is their Q_NX(k).
     """
-    from sklearn.neighbors import NearestNeighbors
-
     points, shown = _as_points(points, "points"), _as_points(shown, "shown")
     if len(shown) != len(points):
         raise ValueError(f"shown: expected {len(points)} places, one a point, got {len(shown)}")
     k = as_whole(k, "k", high=len(points) - 1)
-    near, seen = (
-        NearestNeighbors(n_neighbors=k).fit(places).kneighbors(return_distance=False)
-        for places in (points, shown)
-    )
+    near, seen = (NearestNeighbours(places).find(k=k)[1] for places in (points, shown))
     return float(np.mean([np.isin(a, b).mean() for a, b in zip(near, seen, strict=True)]))
 
 
@@ -277,9 +274,10 @@ class Familiarity:
 
         Parameters
         ----------
-        points : array, shape (N, D)
-            What is known; further axes (images) are flattened.
-        held_out : array, shape (M, D), optional
+        points : array, shape (N, D), or iterable of batches
+            What is known; further axes (images) are flattened. Or a ``DataLoader``
+            of pairs, the second of which (labels) are left aside.
+        held_out : array, shape (M, D), or iterable of batches, optional
             Other points of the same kind, for the choice of the bandwidth.
 
         Returns
@@ -291,16 +289,24 @@ class Familiarity:
         ------
         ValueError
             If the points are not finite, ``held_out`` has another dimension, or a
-            bandwidth has to be chosen and there is no ``held_out``.
+            bandwidth has to be chosen and there is no ``held_out``, or only copies of
+            the points.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a tenth of ``held_out`` are copies of the points, which pull the
+            bandwidth towards 0, or the search for it ended where it was to end.
         """
+        points, held_out = as_arrays(points)[0], as_arrays(held_out)[0]
         points = _as_points(points, "points")
         if self.bandwidth is None and held_out is None:
             raise ValueError("held_out: expected points to choose the bandwidth by, got None")
-        self._centre = points.mean(axis=0)  # smaller numbers, less rounding in the distances
-        self._points = points - self._centre
-        self.bandwidth_ = self.bandwidth
-        if self.bandwidth is None:
-            self.bandwidth_ = self._choose(self._as_known(held_out, "held_out"))
+        bandwidth = self.bandwidth
+        if bandwidth is None:
+            bandwidth = _choose(points, _as_points(held_out, "held_out", points.shape[1]))
+        # From here on nothing can fail: what could not be fitted again stays what it was.
+        self._points, self.bandwidth_ = points.copy(), bandwidth
         return self
 
     def log_density(self, points):
@@ -315,7 +321,7 @@ class Familiarity:
         -------
         array, shape (M,), float64
             In nats, up to the volume's unit: densities of other dimensions or other
-            units cannot be compared.
+            units cannot be compared. Minus infinity where float64 ends.
 
         Raises
         ------
@@ -323,10 +329,8 @@ class Familiarity:
             If the points have another dimension than the known ones or are not
             finite, or ``fit`` has not been called.
         """
-        points = self._as_known(points, "points")
-        return np.concatenate(
-            [_log_bells(d, self.bandwidth_, points.shape[1]) for d in self._distances(points)]
-        )
+        known = self._known()
+        return _log_density(_as_points(points, "points", known.shape[1]), known, self.bandwidth_)
 
     def score(self, points):
         """Minus the log-density: a score of foreignness, higher is more foreign. See ``log_density``."""
@@ -360,8 +364,8 @@ class Familiarity:
                 f"points: expected points in the plane for a grid, got dimension {known.shape[1]}"
             )
         if bounds is None:
-            low, high = known.min(axis=0) + self._centre, known.max(axis=0) + self._centre
-            low, high = low - 3 * self.bandwidth_, high + 3 * self.bandwidth_
+            margin = 3 * self.bandwidth_
+            low, high = known.min(axis=0) - margin, known.max(axis=0) + margin
             bounds = low[0], high[0], low[1], high[1]
         bounds = as_real(bounds, "bounds", ndim=1)
         if len(bounds) != 4 or bounds[0] >= bounds[1] or bounds[2] >= bounds[3]:
@@ -371,57 +375,78 @@ class Familiarity:
         places = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
         return columns, rows, self.log_density(places).reshape(resolution, resolution)
 
-    def _choose(self, held_out, steps=25):
-        """The bandwidth under which the held-out points are most likely, to within a few percent."""
-        nearest = np.sqrt(np.concatenate([squares.min(axis=1) for squares in self._distances(held_out)]))
-        if not nearest.any():
-            raise ValueError("held_out: expected points that differ from the known ones, got copies of them")
-        typical = np.median(nearest[nearest > 0])
-        # In the plane the best is several times the nearest distance, in many dimensions below it.
-        low, high = typical / 20, typical * 20
-        for _ in range(2):
-            candidates = np.geomspace(low, high, steps)
-            fits = np.zeros(steps)
-            for squares in self._distances(held_out):
-                fits += [_log_bells(squares, h, held_out.shape[1]).sum() for h in candidates]
-            best = int(np.argmax(fits))
-            low, high = candidates[max(best - 1, 0)], candidates[min(best + 1, steps - 1)]
-        return float(candidates[best])
-
-    def _distances(self, points):
-        """Squared distances to the known points, (some, N), block by block."""
-        lengths = np.einsum("nd,nd->n", self._points, self._points)
-        step = max(1, BLOCK // len(self._points))
-        for start in range(0, len(points), step):
-            part = points[start : start + step]
-            squares = lengths - 2 * part @ self._points.T
-            squares += np.einsum("nd,nd->n", part, part)[:, None]
-            yield np.maximum(squares, 0, out=squares)  # rounding alone can go below 0
-
-    def _as_known(self, points, name):
-        known, points = self._known(), _as_points(points, name)
-        if points.shape[1] != known.shape[1]:
-            raise ValueError(f"{name}: expected dimension {known.shape[1]}, got {points.shape[1]}")
-        return points - self._centre
-
     def _known(self):
         if not hasattr(self, "_points"):
             raise ValueError("points: nothing is known yet, call fit first")
         return self._points
 
 
+def _choose(points, held_out, steps=25):
+    """The bandwidth under which the held-out points are most likely, to within a few percent."""
+    nearest = NearestNeighbours(points).find(held_out)[0][:, 0]
+    copies = np.mean(nearest == 0)
+    if copies == 1:
+        raise ValueError("held_out: expected points that differ from the known ones, got copies of them")
+    if copies >= 0.1:
+        warnings.warn(
+            f"held_out: {copies:.0%} of these points are copies of known ones, under which the bandwidth "
+            "is too small for new points",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    typical = np.median(nearest[nearest > 0])
+    # In the plane the best is several times the nearest distance, in many dimensions below it.
+    low, high = typical / 20, typical * 20
+    for finer in (False, True):
+        candidates = np.geomspace(low, high, steps)
+        fits = _log_density(held_out, points, candidates).sum(axis=1)
+        best = int(np.argmax(fits))
+        if not finer and best in (0, steps - 1):
+            warnings.warn(
+                f"the search for a bandwidth ended at {candidates[best]:.3g}, the end of where it looked: "
+                "the best lies beyond; give a bandwidth",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        low, high = candidates[max(best - 1, 0)], candidates[min(best + 1, steps - 1)]
+    return float(candidates[best])
+
+
+def _log_density(points, known, bandwidths):
+    """Log of the mean of Gaussians around the known points; a row a bandwidth, if there are several."""
+    # In units in which squares of distances stay inside float64.
+    with np.errstate(over="ignore"):
+        unit = power_of_two(np.abs(known - known[0]).max() + np.min(bandwidths))
+    points, known, widths = points / unit, known / unit, np.atleast_1d(bandwidths) / unit
+    parts = [
+        [_log_bells(squares, width, known.shape[1]) for width in widths]
+        for squares in squared_distances(points, known)
+    ]
+    logs = np.concatenate(parts, axis=1) - known.shape[1] * np.log(unit)
+    return logs if np.ndim(bandwidths) else logs[0]
+
+
 def _log_bells(squares, bandwidth, dimension):
     """Log of the mean of Gaussians at these squared distances, a row an input."""
-    scale = 0.5 / bandwidth**2
     nearest = squares.min(axis=1, keepdims=True)  # its bell is taken out: the others can only be lower
-    total = np.exp((nearest - squares) * scale).sum(axis=1)
-    volume = 0.5 * dimension * np.log(2 * np.pi * bandwidth**2)
-    return np.log(total) - scale * nearest[:, 0] - np.log(squares.shape[1]) - volume
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = bandwidth < 1e-150  # the square of it is 0: it divides twice
+        scale = 0.5 / bandwidth if narrow else 0.5 / bandwidth**2
+        bells = (nearest - squares) / bandwidth if narrow else nearest - squares
+        bells *= scale
+        total = np.exp(bells, out=bells).sum(axis=1)
+        away = (nearest[:, 0] / bandwidth if narrow else nearest[:, 0]) * scale
+    volume = 0.5 * dimension * np.log(2 * np.pi) + dimension * np.log(bandwidth)
+    logs = np.log(total) - away - np.log(squares.shape[1]) - volume
+    return np.where(np.isinf(away), -np.inf, logs)
 
 
-def _as_points(points, name):
+def _as_points(points, name, dimension=None):
     """Finite points (N, D); what has more axes is flattened."""
     points = as_real(points, name)
     if points.ndim < 2:
         raise ValueError(f"{name}: expected shape (inputs, dimensions), got {points.shape}")
-    return points.reshape(len(points), -1)
+    points = points.reshape(len(points), -1)
+    if dimension is not None and points.shape[1] != dimension:
+        raise ValueError(f"{name}: expected dimension {dimension}, got {points.shape[1]}")
+    return points

@@ -20,6 +20,8 @@ __all__ = [
     "total_variation",
 ]
 
+LARGEST = 1e150  # inputs are squared, and their squares added up
+
 
 def log_joint(weights, inputs, labels, prior_precision=1.0):
     """Log likelihood plus log prior, both with all their constants.
@@ -43,7 +45,7 @@ def log_joint(weights, inputs, labels, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit, a label is neither 0 nor 1, or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = _as_weights(weights, inputs.shape[1])
@@ -81,9 +83,9 @@ def hessian(weights, inputs, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
-    inputs = as_real(inputs, "inputs", ndim=2)
+    inputs = _as_inputs(inputs)
     weights = _as_weights(weights, inputs.shape[1], ndim=1)
     alpha = as_number(prior_precision, "prior_precision", low=0, open_low=True)
     log_odds = inputs @ weights
@@ -112,7 +114,7 @@ def map_estimate(inputs, labels, prior_precision=1.0):
     Raises
     ------
     ValueError
-        If shapes do not fit, a label is neither 0 nor 1, or α is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = np.zeros(inputs.shape[1])
@@ -167,8 +169,7 @@ class ExactLogisticPosterior:
     Raises
     ------
     ValueError
-        If the inputs are not two-dimensional, a label is neither 0 nor 1, α is
-        not positive, or the grid is too coarse.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Examples
     --------
@@ -217,7 +218,7 @@ class ExactLogisticPosterior:
         Raises
         ------
         ValueError
-            If the inputs are not of shape (M, 2).
+            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         inputs = as_real(inputs, "inputs", ndim=2)
         if inputs.shape[1] != 2:
@@ -246,7 +247,7 @@ class ExactLogisticPosterior:
         Raises
         ------
         ValueError
-            If ``draws`` is below 1.
+            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         draws = as_whole(draws, "draws")
         rng = as_generator(seed)
@@ -272,7 +273,7 @@ def total_variation(probs, other):
     Raises
     ------
     ValueError
-        If a row is not a distribution or the shapes differ.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     probs, other = as_distributions(probs, "NC"), as_distributions(other, "NC", "other")
     if probs.shape != other.shape:
@@ -280,9 +281,18 @@ def total_variation(probs, other):
     return 0.5 * np.abs(probs - other).sum(axis=1)
 
 
+def _as_inputs(inputs):
+    """Inputs whose products with each other can be added up."""
+    inputs = as_real(inputs, "inputs", ndim=2)
+    largest = np.abs(inputs).max()
+    if largest > LARGEST:
+        raise ValueError(f"inputs: expected numbers up to {LARGEST:g} in size, got {largest:.4g}")
+    return inputs
+
+
 def _as_problem(inputs, labels, prior_precision):
     """Inputs, labels as floats 0 and 1, and the prior precision, all checked."""
-    inputs = as_real(inputs, "inputs", ndim=2)
+    inputs = _as_inputs(inputs)
     labels = as_labels(labels, 2, length=len(inputs)).astype(np.float64)
     return inputs, labels, as_number(prior_precision, "prior_precision", low=0, open_low=True)
 

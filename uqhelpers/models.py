@@ -8,7 +8,7 @@ data set) speaks in pixels and cannot be scaled twice or not at all.
 
 import numpy as np
 
-from uqhelpers._checks import as_number, as_whole
+from uqhelpers._checks import as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
 
 nn = torch.nn
@@ -58,7 +58,7 @@ class MLP(nn.Sequential):
     Raises
     ------
     ValueError
-        If a width is not a positive whole number or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, inputs, outputs, hidden=(64, 64), dropout=0.0, mean=0.0, std=1.0):
@@ -71,6 +71,10 @@ class MLP(nn.Sequential):
             width = units
         layers.append(nn.Linear(width, as_whole(outputs, "outputs")))
         super().__init__(*layers)
+
+    def __getitem__(self, index):
+        """One layer, or for a slice a plain ``torch.nn.Sequential`` of some."""
+        return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
 
 
 class SimpleNet(nn.Module):
@@ -94,7 +98,7 @@ class SimpleNet(nn.Module):
     Raises
     ------
     ValueError
-        If the image is too small or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, image_shape=(1, 28, 28), classes=10, dropout=0.5, mean=0.0, std=1.0):
@@ -138,7 +142,7 @@ class LeNet(nn.Module):
     Raises
     ------
     ValueError
-        If the image is too small or ``dropout`` lies outside [0, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -181,10 +185,15 @@ def _as_rate(dropout):
 
 
 def _as_image_shape(image_shape, smallest):
-    shape = tuple(int(size) for size in np.atleast_1d(np.asarray(image_shape)))
-    if len(shape) != 3 or shape[0] < 1 or min(shape[1:]) < smallest:
+    shape = np.atleast_1d(to_numpy(image_shape, "image_shape")).tolist()
+    if (
+        len(shape) != 3
+        or not all(isinstance(size, int) for size in shape)
+        or shape[0] < 1
+        or min(shape[1:]) < smallest
+    ):
         raise ValueError(
             f"image_shape: expected (channels, height, width) with at least {smallest} × {smallest} pixels, "
             f"got {image_shape!r}"
         )
-    return shape
+    return tuple(shape)

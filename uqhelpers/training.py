@@ -1,14 +1,18 @@
 """Training and prediction with as little machinery as the book can do with."""
 
 import contextlib
+import copy
 import dataclasses
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
+from uqhelpers import batches
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
+from uqhelpers.batches import as_inputs, as_network, as_tensor, input_batches
 
 __all__ = [
     "History",
@@ -41,6 +45,10 @@ class History:
     loss: np.ndarray
     seconds: float
 
+    def __repr__(self):
+        first, last = self.loss[0], self.loss[-1]
+        return f"History({len(self.loss)} epochs in {self.seconds:.1f} s: loss {first:.4g} to {last:.4g})"
+
 
 @contextlib.contextmanager
 def seeded(seed):
@@ -56,7 +64,7 @@ def seeded(seed):
     >>> with seeded(0):
     ...     net = MLP(2, 1)
     """
-    seed = as_whole(seed, "seed", low=0)
+    seed = as_whole(seed, "seed", low=0, high=2**64 - 1)
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
@@ -93,10 +101,10 @@ def best_device():
 def fit(
     model,
     inputs,
-    targets,
+    targets=None,
     *,
     epochs,
-    batch_size=128,
+    batch_size=None,
     learning_rate=1e-3,
     weight_decay=0.0,
     optimiser="adam",
@@ -105,28 +113,35 @@ def fit(
     device=None,
     progress=True,
 ):
-    """Train a network in place, on shuffled minibatches, and leave it in evaluation mode.
+    """Train a network in place, on minibatches, and leave it in evaluation mode.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network; it is moved to ``device``.
-    inputs : array, shape (N, ...)
-        Training inputs.
-    targets : array, shape (N,) or (N, K)
-        Class labels for the cross-entropy, numbers otherwise.
+    inputs : array, shape (N, ...), or iterable of batches
+        Training inputs; or a ``DataLoader`` (or another iterable that can be
+        gone through once an epoch) of pairs ``(inputs, targets)``. Its order,
+        augmentations and sampling are its own; see :mod:`uqhelpers.batches`.
+    targets : array, shape (N,) or (N, K), optional
+        Class labels for the cross-entropy, numbers otherwise. A loader brings
+        its own.
     epochs : int
         Passes over the data.
-    batch_size : int
-        Inputs a step.
+    batch_size : int, optional
+        Inputs a step: 128 unless told. Arrays are shuffled anew each epoch. A
+        loader has its own.
     learning_rate, weight_decay : float
         As the optimiser defines them.
     optimiser : {"adam", "adamw", "sgd"}
         By its name.
     loss : {"cross_entropy", "mse"} or callable
-        A callable gets ``(outputs, targets)`` and returns a scalar tensor.
+        A callable gets ``(outputs, targets)`` and returns a scalar tensor. Its
+        targets are whole numbers (int64) if they came as such, otherwise in
+        the network's own precision.
     seed : int
-        Seeds the order of the minibatches and the dropout masks.
+        Seeds the order of the minibatches, the dropout masks, and whatever a
+        loader draws from torch's global generator.
     device : torch.device or str, optional
         CUDA, then MPS, then CPU, unless told.
     progress : bool
@@ -140,42 +155,103 @@ def fit(
     Raises
     ------
     ValueError
-        If the data are empty, not finite, of unequal length, or the labels do
-        not fit the network's outputs; if the loss stops being finite.
+        If labels do not fit the network's outputs, the network has no weights
+        that can be trained, or the loss stops being finite. Whatever fails, the
+        network's weights, mode and device are those with which it came.
     """
     epochs = as_whole(epochs, "epochs")
-    batch_size = as_whole(batch_size, "batch_size")
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     weight_decay = as_number(weight_decay, "weight_decay", low=0)
     make_optimiser = OPTIMISERS[as_choice(optimiser, "optimiser", OPTIMISERS)]
     objective = _objective(loss)
+    seed = as_whole(seed, "seed", low=0)
     device = torch.device(device) if device is not None else best_device()
-    model.to(device)
-    inputs = as_inputs(inputs, model).to(device)
-    targets = _as_targets(targets, loss, len(inputs), inputs.dtype).to(device)
-    if loss == "cross_entropy":
-        _check_classes(model, inputs, targets)
+    if not any(parameter.requires_grad for parameter in as_network(model).parameters()):
+        raise ValueError("model: expected weights that can be trained, got a network that is frozen")
+    source = _from_loader if batches.is_loader(inputs) else _from_arrays
+    epoch = source(model, inputs, targets, loss, epochs, batch_size, seed, device)
 
-    step = make_optimiser(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
-    shuffle = torch.Generator().manual_seed(as_whole(seed, "seed", low=0))
     started, losses = time.perf_counter(), []
-    model.train()
-    with seeded(seed):
-        for _ in bar(range(epochs), progress, desc="training", unit="epoch"):
-            total = 0.0
-            for batch in torch.randperm(len(inputs), generator=shuffle).to(device).split(batch_size):
-                value = objective(model(inputs[batch]), targets[batch])
-                step.zero_grad()
-                value.backward()
-                step.step()
-                total += value.item() * len(batch)
-            losses.append(total / len(inputs))
-            if not np.isfinite(losses[-1]):
-                raise ValueError(
-                    f"learning_rate: training diverged to a loss of {losses[-1]}; try a smaller rate"
-                )
+    with as_it_was_on_failure(model):
+        model.to(device)
+        step = make_optimiser(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
+        model.train()
+        with seeded(seed):
+            for _ in bar(range(epochs), progress, desc="training", unit="epoch"):
+                total = count = 0
+                for some, wanted in epoch():
+                    value = objective(model(some), wanted)
+                    step.zero_grad()
+                    value.backward()
+                    step.step()
+                    total, count = total + value.item() * len(some), count + len(some)
+                losses.append(total / count)
+                if not np.isfinite(losses[-1]):
+                    raise ValueError(
+                        f"learning_rate: training diverged to a loss of {losses[-1]}; try a smaller rate"
+                    )
     model.eval()
     return History(np.array(losses), time.perf_counter() - started)
+
+
+def _from_arrays(model, inputs, targets, loss, epochs, batch_size, seed, device):
+    """A function that goes through arrays once, in shuffled minibatches on the device."""
+    batch_size = 128 if batch_size is None else as_whole(batch_size, "batch_size")
+    inputs = as_inputs(inputs, model)
+    targets = _as_targets(targets, loss, len(inputs), inputs)
+    if loss == "cross_entropy":
+        _check_classes(targets, _classes(model, inputs))
+    inputs, targets = inputs.to(device), targets.to(device)
+    shuffle = torch.Generator().manual_seed(seed)
+
+    def epoch():
+        for batch in torch.randperm(len(inputs), generator=shuffle).to(device).split(batch_size):
+            yield inputs[batch], targets[batch]
+
+    return epoch
+
+
+def _from_loader(model, loader, targets, loss, epochs, batch_size, seed, device):
+    """A function that goes through a loader once, each batch checked on its way to the device."""
+    if batch_size is not None:
+        raise ValueError(f"batch_size: expected none beside a loader, which has its own, got {batch_size!r}")
+    if epochs > 1 and isinstance(loader, Iterator):
+        raise ValueError(
+            f"inputs: expected batches that can be gone through {epochs} times, once an epoch, "
+            f"got a {type(loader).__name__}, which is empty after one"
+        )
+    batches.pairs(loader, targets)  # refuses targets at once
+    classes = None
+
+    def epoch():
+        nonlocal classes
+        for some, wanted in batches.pairs(loader):
+            some = as_inputs(some, model)
+            wanted = _as_targets(wanted, loss, len(some), some)
+            some, wanted = some.to(device), wanted.to(device)
+            if loss == "cross_entropy":
+                classes = classes or _classes(model, some)
+                _check_classes(wanted, classes)
+            yield some, wanted
+
+    return epoch
+
+
+@contextlib.contextmanager
+def as_it_was_on_failure(model):
+    """Run a block; if it fails, give the network back the weights, the modes and the device it had."""
+    device = next(model.parameters()).device
+    modes = {module: module.training for module in model.modules()}
+    state = copy.deepcopy(model.state_dict())
+    try:
+        yield
+    except Exception:
+        model.to(device)
+        model.load_state_dict(state)
+        for module, mode in modes.items():
+            module.training = mode
+        model.zero_grad(set_to_none=True)
+        raise
 
 
 def predict_outputs(model, inputs, batch_size=500):
@@ -185,26 +261,27 @@ def predict_outputs(model, inputs, batch_size=500):
     ----------
     model : torch.nn.Module
         Left in the state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs; or a ``DataLoader`` (or another iterable) of batches in the
+        order of its data, which is gone through once: neither shuffled nor
+        ``drop_last``. Targets beside the inputs are left aside.
     batch_size : int
-        Inputs at a time.
+        Inputs at a time; of a loader's batches, too, at most so many at a time.
 
     Returns
     -------
     array, shape (N, K), float64
-        Outputs.
+        Outputs, in the order of the inputs.
 
     Raises
     ------
     ValueError
-        If the inputs are empty or not finite.
+        If the loader's order is not that of its data, the network has no
+        weights, or it does not put out one row an input.
     """
-    batch_size = as_whole(batch_size, "batch_size")
-    device = next(model.parameters()).device
-    with evaluating(model), torch.inference_mode():
-        parts = [model(part.to(device)) for part in as_inputs(inputs, model).split(batch_size)]
-    return torch.cat(parts).double().cpu().numpy()
+    with evaluating(as_network(model)), torch.inference_mode():
+        parts = [_rows(model(part), part) for part in input_batches(inputs, model, batch_size)]
+    return torch.cat(parts).numpy()
 
 
 def predict(model, inputs, batch_size=500):
@@ -214,22 +291,37 @@ def predict(model, inputs, batch_size=500):
     ----------
     model : torch.nn.Module
         A network that puts out logits; left in the state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
+    inputs, batch_size
+        As for :func:`predict_outputs`.
 
     Returns
     -------
     array, shape (N, C), float64
-        Probabilities.
+        Probabilities. A single output is the log odds of class 1 against class
+        0, and ``C`` is 2.
 
     Raises
     ------
     ValueError
-        If the inputs are empty or not finite.
+        As :func:`predict_outputs`; also if the network puts out probabilities
+        already.
     """
-    return torch.from_numpy(predict_outputs(model, inputs, batch_size)).softmax(-1).numpy()
+    outputs = predict_outputs(model, inputs, batch_size)
+    return probabilities(outputs, next(model.parameters()).dtype)
+
+
+def probabilities(outputs, precision=torch.float32):
+    """Class probabilities from a classifier's outputs, which must not be probabilities already."""
+    outputs = torch.as_tensor(outputs).double()
+    rounding = min(16 * torch.finfo(precision).eps, 0.02)
+    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+    if outputs.shape[-1] == 1:  # a softmax of one logit would be 1 for everybody
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=-1)
+    elif outputs.min() >= 0 and (outputs.sum(-1) - 1).abs().max() < rounding:
+        raise ValueError(
+            "model: expected logits, got rows that are probabilities already: leave the softmax out"
+        )
+    return outputs.softmax(-1).numpy()
 
 
 def features(model, inputs, batch_size=500):
@@ -239,11 +331,9 @@ def features(model, inputs, batch_size=500):
     ----------
     model : torch.nn.Module
         A network that puts out what a ``torch.nn.Linear`` does, and nothing
-        after it; left in the state in which it came.
-    inputs : array, shape (N, ...)
-        Inputs.
-    batch_size : int
-        Inputs at a time.
+        after it; left in the state in which it came. That layer runs once.
+    inputs, batch_size
+        As for :func:`uqhelpers.training.predict_outputs`.
 
     Returns
     -------
@@ -253,7 +343,7 @@ def features(model, inputs, batch_size=500):
     Raises
     ------
     ValueError
-        If the inputs are empty or not finite, or the network ends otherwise.
+        As :func:`uqhelpers.training.predict_outputs`; also if the network ends otherwise.
     """
     return features_and_outputs(model, inputs, batch_size)[0]
 
@@ -276,15 +366,22 @@ def features_and_outputs(model, inputs, batch_size=500):
     ValueError
         As :func:`features`.
     """
-    batch_size = as_whole(batch_size, "batch_size")
-    tensor = as_inputs(inputs, as_network(model))
-    device, parts = next(model.parameters()).device, []
-    with evaluating(model), torch.inference_mode(), _linear_layers(model) as ran:
-        for part in tensor.split(batch_size):
-            outputs = model(part.to(device))
-            parts.append((ran[_last(model, ran, outputs)][0], outputs))
+    parts = []
+    with evaluating(as_network(model)), torch.inference_mode(), _linear_layers(model) as ran:
+        for part in input_batches(inputs, model, batch_size):
+            outputs = model(part)
+            seen = ran[_last(model, ran, outputs)][-1][0]
+            parts.append((_rows(seen, part), _rows(outputs, part)))
             ran.clear()
-    return tuple(torch.cat(column).double().cpu().numpy() for column in zip(*parts, strict=True))
+    return tuple(torch.cat(column).numpy() for column in zip(*parts, strict=True))
+
+
+def _rows(outputs, inputs):
+    """The network's outputs on the CPU in float64, if there is a row for each input."""
+    if not torch.is_tensor(outputs) or outputs.ndim == 0 or len(outputs) != len(inputs):
+        came = tuple(outputs.shape) if torch.is_tensor(outputs) else type(outputs).__name__
+        raise ValueError(f"model: expected outputs of shape ({len(inputs)}, outputs), got {came}")
+    return outputs.double().cpu()
 
 
 @contextlib.contextmanager
@@ -306,12 +403,15 @@ def last_linear(model, inputs):
 
 @contextlib.contextmanager
 def _linear_layers(model):
-    """A dictionary that gets, by name, what each linear layer was given and put out when it last ran."""
+    """A dictionary that gets, by name, what each linear layer was given and put out, run by run."""
     ran, handles = {}, []
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear):
-            hook = lambda _, given, output, name=name: ran.update({name: (given[0], output)})  # noqa: E731
-            handles.append(layer.register_forward_hook(hook))
+
+            def keep(_, given, output, name=name):
+                ran.setdefault(name, []).append((given[0], output))
+
+            handles.append(layer.register_forward_hook(keep))
     try:
         yield ran
     finally:
@@ -321,8 +421,12 @@ def _linear_layers(model):
 
 def _last(model, ran, outputs):
     """The name of the layer that put the model's outputs out."""
-    for name, (_, output) in ran.items():
-        if output is outputs and outputs.ndim == 2:
+    for name, runs in ran.items():
+        if runs[-1][1] is outputs and outputs.ndim == 2:
+            if len(runs) > 1:
+                raise ValueError(
+                    f"model: expected a last layer that runs once, got {name!r}, which runs {len(runs)} times"
+                )
             return name
     raise ValueError(
         "model: expected a network whose output, shape (inputs, K), is that of a torch.nn.Linear with "
@@ -330,43 +434,28 @@ def _last(model, ran, outputs):
     )
 
 
-def as_network(model):
-    """The model, if it is a network with weights."""
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if next(model.parameters(), None) is None:
-        raise ValueError(
-            f"model: expected a network that ends in a torch.nn.Linear, got {type(model).__name__}, "
-            "which has no weights"
-        )
-    return model
-
-
-def as_inputs(inputs, model):
-    """A tensor of the network's own precision; whole numbers (tokens) stay what they are."""
-    tensor = inputs.detach() if torch.is_tensor(inputs) else torch.from_numpy(to_numpy(inputs, "inputs"))
-    if tensor.ndim == 0 or tensor.numel() == 0:
-        raise ValueError(f"inputs: expected at least one input, got shape {tuple(tensor.shape)}")
-    if tensor.is_floating_point():
-        tensor = tensor.to(next(model.parameters()).dtype)
-        if not torch.isfinite(tensor).all():
-            raise ValueError("inputs: expected finite numbers, got NaN or infinity")
-    return tensor
-
-
-def _as_targets(targets, loss, length, dtype):
+def _as_targets(targets, loss, length, inputs):
+    """Labels for the cross-entropy; else whole numbers as they are, others in the inputs' precision."""
+    array = to_numpy(targets, "targets")
     if loss == "cross_entropy":
         any_class = np.iinfo(np.int64).max  # the network is asked for its number of classes later
-        return torch.from_numpy(as_labels(targets, any_class, name="targets", length=length))
-    array = as_real(targets, "targets")
-    if len(array) != length:
-        raise ValueError(f"targets: expected {length} rows, one an input, got {len(array)}")
-    return torch.from_numpy(array).to(dtype)
+        array = array.astype(np.int64) if array.dtype.kind == "b" else array
+        return as_tensor(as_labels(array, any_class, name="targets", length=length))
+    whole = callable(loss) and array.dtype.kind in "iu"
+    array = array.astype(np.int64) if whole else as_real(array, "targets")
+    if array.ndim == 0 or len(array) != length:
+        raise ValueError(f"targets: expected {length} rows, one an input, got shape {array.shape}")
+    precision = inputs.dtype if inputs.is_floating_point() else torch.get_default_dtype()
+    return as_tensor(array) if whole else as_tensor(array).to(precision)
 
 
-def _check_classes(model, inputs, targets):
+def _classes(model, inputs):
+    """How many outputs the network has for the first input."""
     with evaluating(model), torch.no_grad():  # a batch of one must not disturb running averages
-        classes = model(inputs[:1]).shape[-1]
+        return model(inputs[:1].to(next(model.parameters()).device)).shape[-1]
+
+
+def _check_classes(targets, classes):
     if targets.max() >= classes:
         raise ValueError(f"targets: expected labels from 0 to {classes - 1}, got {targets.max().item()}")
 

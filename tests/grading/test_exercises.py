@@ -55,15 +55,26 @@ def quick(notebook):
     return [_notebooks.source_of(c) for c in kept]
 
 
+class Namespaces(dict):
+    """The namespace of each exercise in one version, run once when it is asked for."""
+
+    def __init__(self, version):
+        super().__init__()
+        self.version = version
+
+    def __missing__(self, stem):
+        self[stem] = run(quick(self.version(master(stem))))
+        return self[stem]
+
+
 @pytest.fixture(scope="module")
 def solved():
-    """The namespace of each exercise's solution, run once."""
-    return {stem: run(quick(_notebooks.solved_version(master(stem)))) for stem in STEMS}
+    return Namespaces(_notebooks.solved_version)
 
 
 @pytest.fixture(scope="module")
 def unanswered():
-    return {stem: run(quick(_notebooks.learners_version(master(stem)))) for stem in STEMS}
+    return Namespaces(_notebooks.learners_version)
 
 
 def earned(checks, namespace, seed):

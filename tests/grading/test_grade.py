@@ -16,10 +16,12 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import stress_grading
-from uqhelpers.grading import _batch, _engine, _sandbox, _tables
+from uqhelpers.grading import _batch, _box, _copy, _engine, _marking, _mounts, _sandbox, _tables
 from uqhelpers.grading.__main__ import main
-from uqhelpers.grading._batch import find_submissions, grade, slug
-from uqhelpers.grading._sandbox import Limits, SandboxedLearner, SandboxUnavailable
+from uqhelpers.grading._batch import grade
+from uqhelpers.grading._limits import Limits, SandboxUnavailable
+from uqhelpers.grading._sandbox import SandboxedLearner
+from uqhelpers.grading._submissions import find_submissions, slug
 
 from .corpus import DOUBLE, corpus, notebook
 
@@ -188,9 +190,9 @@ def test_the_pages_are_escaped_and_carry_no_script(graded):
 @sandboxed
 def test_the_summary_shows_where_the_class_struggles(graded):
     text = (graded["out"] / "summary.html").read_text(encoding="utf-8")
-    assert 'alt="Share of points earned by question: q1 ' in text
-    assert "data:image/png;base64," in text
-    assert "<tr><td>q1</td><td>" in text
+    assert 'aria-label="Students by points: ' in text
+    assert "Questions, the hardest first" in text
+    assert "Known mistakes" in text
 
 
 @sandboxed
@@ -256,7 +258,9 @@ def test_a_rubric_sheet_is_merged_back(tmp_path):
     assert [row["criterion"] for row in rows] == ["sees it", "says it"] * 2
     assert rows[0]["answer"].startswith("'=I see it")
     for row in rows:
-        row["points"] = "1" if row["student"] == "'=bob" else ("0.5" if row["criterion"] == "sees it" else "")
+        row["points"] = (
+            "1" if row["slug"] == slug("=bob") else ("0.5" if row["criterion"] == "sees it" else "")
+        )
     with open(sheet, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
@@ -264,7 +268,7 @@ def test_a_rubric_sheet_is_merged_back(tmp_path):
     records = toy(submissions, out, rubric=sheet)
     assert records["=bob"]["score"] == 4
     assert records["ann"]["score"] == 2  # a question counts when all its criteria have points
-    assert "4,7,2,0,2," in (out / "grades.csv").read_text()
+    assert '"4","7","2","0","2",' in (out / "grades.csv").read_text()
     for points, row in (("3", 0), ("-1", 0), ("=1", 0), ("nan", 0)):
         bad = [dict(one) for one in rows]
         bad[row]["points"] = points
@@ -288,10 +292,10 @@ def test_without_bubblewrap_nothing_is_run(tmp_path, monkeypatch, capsys):
 
 
 def test_what_submissions_could_read_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sandbox, "environment", lambda: [str(tmp_path)])
-    (tmp_path / "submissions").mkdir()
+    (tmp_path / "lib" / "submissions").mkdir(parents=True)
+    monkeypatch.setattr(_mounts, "environment", lambda: [str(tmp_path)])
     with pytest.raises(SandboxUnavailable, match="which submissions can read"):
-        toy(tmp_path / "submissions", tmp_path / "out")
+        toy(tmp_path / "lib" / "submissions", tmp_path / "out")
 
 
 @pytest.mark.parametrize("missing", ["no_such_folder", "a_file"])
@@ -331,11 +335,17 @@ def test_students_never_share_a_file_name():
 
 
 def test_the_secret_seeds_tell_nothing_about_each_other():
-    seeds = {_batch.derived_seed(b"secret", f"question q{n}") for n in range(100)}
+    seeds = {_marking.derived_seed(b"secret", f"question q{n}", b"notebook") for n in range(100)}
     assert len(seeds) == 100
-    assert all(0 <= seed < 2**31 for seed in seeds)
-    assert _batch.derived_seed(b"secret", "submission") not in seeds
-    assert _batch.derived_seed(b"other", "question q1") not in seeds
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert max(seeds) > 2**62  # sixty-four bits, not fewer
+    assert _marking.derived_seed(b"secret", "submission", b"notebook") not in seeds
+    assert _marking.derived_seed(b"other", "question q1", b"notebook") not in seeds
+
+
+def test_a_notebook_that_changed_by_a_letter_is_asked_something_else():
+    seeds = [_marking.derived_seed(b"secret", "question q1", data) for data in (b"one", b"one ", b"one")]
+    assert seeds[0] == seeds[2] != seeds[1]
 
 
 @pytest.mark.parametrize("text", ["=1+1", " =1", "+1", "-1", "@a", "\t=1", "\ufeff=1", "＝1", "|x", "\n=1"])
@@ -364,7 +374,7 @@ def test_a_file_is_written_wholly_or_not_at_all(tmp_path, monkeypatch):
 def test_the_copy_of_the_package_holds_no_checks_solutions_or_forbidden_helpers(tmp_path):
     stems = _engine.stems()
     forbids = sorted({name for stem in stems for name in _engine.forbidden(_engine.load_checks(stem))})
-    _sandbox.copy_package(tmp_path, forbids)
+    _copy.copy_package(tmp_path, forbids)
     grading = {path.relative_to(tmp_path / "uqhelpers/grading").as_posix() for path in
                (tmp_path / "uqhelpers/grading").rglob("*")}  # fmt: skip
     assert grading == {"__init__.py", "_wire.py"}
@@ -381,24 +391,24 @@ def test_the_copy_of_the_package_holds_no_checks_solutions_or_forbidden_helpers(
 
 def test_a_misspelt_forbidden_helper_is_refused(tmp_path):
     with pytest.raises(ValueError, match="forbids: expected a function of uqhelpers"):
-        _sandbox.copy_package(tmp_path, ["metrics.mutual_infomation"])
+        _copy.copy_package(tmp_path, ["metrics.mutual_infomation"])
 
 
 def test_an_installed_copy_of_the_package_is_covered(tmp_path, monkeypatch):
     place = tmp_path / "lib" / "site-packages"
     (place / "uqhelpers").mkdir(parents=True)
-    monkeypatch.setattr(_sandbox, "environment", lambda: [str(tmp_path)])
+    monkeypatch.setattr(_mounts, "environment", lambda: [str(tmp_path)])
     monkeypatch.syspath_prepend(str(place))
-    arguments = _sandbox.mounts(Path("/copy"), Path("/runner.py"))
+    arguments = _mounts.mounts(Path("/copy"), Path("/runner.py"))
     place = str(place / "uqhelpers")
     covered = [a for a, target in itertools.pairwise(arguments) if target == place]
     assert covered == ["/copy/uqhelpers"]
-    assert arguments.index(place) > arguments.index(str(tmp_path))
+    assert arguments.index(place) > arguments.index(str(tmp_path / "lib"))
 
 
 @sandboxed
 def test_it_works_for_an_ordinary_user_too(monkeypatch):
-    monkeypatch.setattr(_sandbox, "unused_uid", lambda: None)
+    monkeypatch.setattr(_box, "unused_uid", lambda: None)
     cell = "import os\ndef who():\n    return [os.getpid() < 100, os.path.exists('/etc/passwd')]"
     with SandboxedLearner([cell], limits=LOW) as learner:
         assert learner.call("who") == [True, False]
@@ -411,7 +421,7 @@ def test_under_root_the_user_is_real_and_nobody_elses():
     cell = "import os\nwho = os.getuid()\ncan = os.getgroups()"
     with SandboxedLearner([cell], limits=LOW) as learner:
         who = learner.value("who")
-        assert who >= _sandbox.FIRST_UID
+        assert who >= _box.FIRST_UID
         assert learner.value("can") == []
         facts = {
             Path(f"/proc/{p}").stat().st_uid

@@ -72,8 +72,7 @@ def letters(n=600, image_shape=(1, 8, 8), seed=0):
     Raises
     ------
     ValueError
-        If ``n`` is not a whole number of at least 1, or ``image_shape`` is not
-        a shape of one channel.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n")
     height, width = _as_image_shape(image_shape)

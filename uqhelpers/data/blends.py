@@ -71,8 +71,7 @@ def ambiguous_digits(n=100, seed=0, edition=None, split="test", *, progress=True
     Raises
     ------
     ValueError
-        If ``n`` is not a whole number of at least 1, or there is no such
-        edition or part.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

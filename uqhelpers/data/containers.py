@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uqhelpers._checks import to_numpy
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -23,13 +25,18 @@ class Split:
     Raises
     ------
     ValueError
-        If the images have no four axes, or there is not one label an image.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     images: np.ndarray
     labels: np.ndarray
 
     def __post_init__(self):
+        for name in (
+            "images",
+            "labels",
+        ):  # arrays stay themselves, a mask is refused
+            object.__setattr__(self, name, to_numpy(getattr(self, name), name))
         if self.images.ndim != 4:
             raise ValueError(f"images: expected shape (N, 1, H, W), got {self.images.shape}")
         if self.labels.shape != self.images.shape[:1]:

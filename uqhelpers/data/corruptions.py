@@ -45,8 +45,7 @@ def corrupt(images, kind, severity, seed=0):
     Raises
     ------
     ValueError
-        If the images have no four axes or leave [0, 1], the kind is unknown,
-        or the severity is not a whole number from 1 to 5.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -45,6 +45,8 @@ def _places(n, rng, low, high, gap=None):
     n = as_whole(n, "n")
     low = as_number(low, "low")
     high = as_number(high, "high", low=low, open_low=True)
+    if not np.isfinite(high - low):
+        raise ValueError(f"high: expected a range of finite width, got {low:g} to {high:g}")
     if gap is None:
         return rng.uniform(low, high, size=(n, 1))
     start, end = _as_gap(gap, low, high)
@@ -91,7 +93,7 @@ def line(n=30, noise=0.3, seed=0, gap=None, *, slope=0.7, intercept=0.2, low=-2.
     n : int
         How many points, uniform in (low, high).
     noise : float
-        Standard deviation of the noise, in units of the target.
+        Standard deviation of the noise, at least 0, in units of the target.
     seed : int or numpy.random.Generator
     gap : (float, float), optional
         An interval strictly inside (low, high) from which no point is drawn.
@@ -108,8 +110,7 @@ def line(n=30, noise=0.3, seed=0, gap=None, *, slope=0.7, intercept=0.2, low=-2.
     Raises
     ------
     ValueError
-        If ``n`` is below 1, the noise is negative, the range is empty, or the
-        gap does not lie inside it.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     slope, intercept = as_number(slope, "slope"), as_number(intercept, "intercept")
     rng = as_generator(seed)
@@ -128,7 +129,7 @@ def gap_line(n=30, noise=0.3, seed=0):
     n : int
         How many points.
     noise : float
-        Standard deviation of the noise, in units of the target.
+        Standard deviation of the noise, at least 0, in units of the target.
     seed : int or numpy.random.Generator
 
     Returns
@@ -139,7 +140,7 @@ def gap_line(n=30, noise=0.3, seed=0):
     Raises
     ------
     ValueError
-        If ``n`` is below 1 or the noise is negative.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     return line(n, noise, seed, gap=(-1.0, 1.0))
 
@@ -152,7 +153,7 @@ def sinusoid(n=100, noise=0.1, seed=0, gap=None, *, low=-4.0, high=4.0):
     n : int
         How many points, uniform in (low, high).
     noise : float
-        Standard deviation of the noise, in units of the target.
+        Standard deviation of the noise, at least 0, in units of the target.
     seed : int or numpy.random.Generator
     gap : (float, float), optional
         An interval strictly inside (low, high) from which no point is drawn.
@@ -167,8 +168,7 @@ def sinusoid(n=100, noise=0.1, seed=0, gap=None, *, low=-4.0, high=4.0):
     Raises
     ------
     ValueError
-        If ``n`` is below 1, the noise is negative, the range is empty, or the
-        gap does not lie inside it.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     rng = as_generator(seed)
     x = _places(n, rng, low, high, gap)
@@ -191,7 +191,7 @@ def cubic(n=40, seed=173, low=-4, high=4, noise=3.0):
     low, high : float
         The range of the inputs.
     noise : float
-        Standard deviation of the noise, in units of the target.
+        Standard deviation of the noise, at least 0, in units of the target.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def cubic(n=40, seed=173, low=-4, high=4, noise=3.0):
     Raises
     ------
     ValueError
-        If ``n`` is below 1, the noise is negative, or the range is empty.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -227,7 +227,8 @@ def logistic(n=40, seed=0, *, separation=2.0, correlation=0.5):
     Parameters
     ----------
     n : int
-        How many points, half of each class (one more of class 0 if odd).
+        How many points, at least 2, half of each class (one more of class 0 if
+        odd).
     seed : int or numpy.random.Generator
     separation : float
         Distance of the two centres, above 0. With the defaults the best
@@ -244,8 +245,7 @@ def logistic(n=40, seed=0, *, separation=2.0, correlation=0.5):
     Raises
     ------
     ValueError
-        If ``n`` is below 2, the separation is not positive, or the correlation
-        not inside (-1, 1).
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     separation = as_number(separation, "separation", low=0, open_low=True)
@@ -275,7 +275,8 @@ def two_moons(n=200, noise=0.1, seed=0):
     Parameters
     ----------
     n : int
-        How many points, half of each class (one more of class 0 if odd).
+        How many points, at least 2, half of each class (one more of class 0 if
+        odd).
     noise : float
         Standard deviation of the noise, in each coordinate; above 0, so that
         the truth is a probability everywhere.
@@ -291,7 +292,7 @@ def two_moons(n=200, noise=0.1, seed=0):
     Raises
     ------
     ValueError
-        If ``n`` is below 2 or the noise is not positive.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     noise = as_number(noise, "noise", low=0, open_low=True)
@@ -358,7 +359,7 @@ def spirals(n_per_class=1000, classes=3, seed=0):
     Raises
     ------
     ValueError
-        If ``n_per_class`` is below 1 or ``classes`` below 2.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n_per_class = as_whole(n_per_class, "n_per_class")
     classes = as_whole(classes, "classes", low=2)
@@ -426,7 +427,7 @@ def one_dimensional(n=100, seed=0):
     Raises
     ------
     ValueError
-        If ``n`` is not a whole number of at least 2.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     rng = as_generator(seed)

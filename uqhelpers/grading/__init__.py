@@ -31,8 +31,9 @@ What stays possible: a right answer copied from another student, or from the
 web. Fresh seeds make a copied *number* worthless, not a copied function.
 """
 
-import html
+import dataclasses
 
+from . import _words
 from ._engine import (
     LEARNERS_SEED,
     Learner,
@@ -41,45 +42,9 @@ from ._engine import (
     manual_questions,
     run_question,
 )
+from ._words import Feedback
 
 __all__ = ["check", "hint", "score"]
-
-MARKS = {"passed": "✓", "failed": "✗", "not yet": "…", "not run": "…"}
-COLOURS = {"passed": "#2e8540", "failed": "#c0392b", "not yet": "#8a6d00", "not run": "#8a6d00"}
-
-
-class Feedback:
-    """Lines of feedback that show as HTML in a notebook and as text on a terminal.
-
-    Parameters
-    ----------
-    heading : str
-    lines : list of (status, text)
-        ``status`` is one of passed, failed, not yet, not run, or empty.
-    """
-
-    def __init__(self, heading, lines):
-        self.heading = heading
-        self.lines = lines
-
-    def __repr__(self):
-        return "\n".join(
-            [self.heading, *(f"  {MARKS.get(status, ' ')} {text}" for status, text in self.lines)]
-        )
-
-    def _repr_pretty_(self, printer, cycle):
-        printer.text(repr(self))
-
-    def _repr_html_(self):
-        rows = "".join(
-            f'<li><span aria-hidden="true" style="color:{COLOURS.get(status, "inherit")};font-weight:bold">'
-            f"{MARKS.get(status, '')}</span> {html.escape(text)}</li>"
-            for status, text in self.lines
-        )
-        return (
-            f'<div style="border-left:4px solid #888;padding:.3em .8em"><strong>{html.escape(self.heading)}'
-            f'</strong><ul style="list-style:none;margin:.3em 0;padding:0">{rows}</ul></div>'
-        )
 
 
 def check(stem, question, namespace=None):
@@ -111,18 +76,14 @@ def check(stem, question, namespace=None):
         lines = [("", f"{text} ({points:g})") for text, points in asked.criteria.items()]
         return Feedback(f"{question}: read by your instructor, {asked.points:g} points for", lines)
     checks = _checks_of(module, question)
-    results = run_question(checks, Learner(_namespace(namespace)), LEARNERS_SEED)
-    earned, points = _sum(results)
-    if earned == points:
-        heading = f"{question}: right ({earned:g} of {points:g} points)"
-    elif all(result.status == "not yet" for result in results):
-        heading = f"{question}: not yet"
-    else:
-        heading = f"{question}: not yet right ({earned:g} of {points:g} points)"
-    lines = [(r.status, r.check if not r.message else f"{r.check}: {r.message}") for r in results]
-    if earned < points and any(one.mark.hint for one in checks):
-        lines.append(("", f'A hint costs nothing: hint("{stem}", "{question}")'))
-    return Feedback(heading, lines)
+    results = _results(checks, Learner(_namespace(namespace)))
+    lines, links = _words.lines(results), []
+    if any(result["status"] != "passed" for result in results):
+        if any(one.mark.hint for one in checks):
+            lines.append(("", f'A hint costs nothing: hint("{stem}", "{question}")'))
+        if any(result["status"] == "failed" for result in results):
+            links = _words.section(stem, checks)
+    return Feedback(_words.heading(question, results), lines, links)
 
 
 def hint(stem, question):
@@ -165,7 +126,7 @@ def score(stem, namespace=None):
     learner = Learner(_namespace(namespace))
     lines, total, most = [], 0, 0
     for name, checks in checks_by_question(module).items():
-        earned, points = _sum(run_question(checks, learner, LEARNERS_SEED))
+        earned, points = _words.totals(_results(checks, learner))
         total, most = total + earned, most + points
         status = "passed" if earned == points else "failed" if earned else "not yet"
         lines.append((status, f"{name}: {earned:g} of {points:g}"))
@@ -196,5 +157,5 @@ def _namespace(namespace):
     return vars(__main__) if shell is None else shell.user_ns
 
 
-def _sum(results):
-    return sum(r.earned for r in results), sum(r.points for r in results)
+def _results(checks, learner):
+    return [dataclasses.asdict(result) for result in run_question(checks, learner, LEARNERS_SEED)]

@@ -1,13 +1,15 @@
-"""The command line: ``python -m uqhelpers.grading``."""
+"""The command line: ``uqhelpers-grading``, or ``python -P -m uqhelpers.grading``."""
 
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 from pathlib import Path
 
 from . import _notebooks
 from ._engine import load_checks, stems
+from ._text import printable
 
 SOLUTIONS = Path(__file__).parent / "solutions"
 LIMITS = {  # the option, what it limits, how it is told
@@ -17,14 +19,13 @@ LIMITS = {  # the option, what it limits, how it is told
     "memory": ("resident memory of a submission, MiB", 2**20),
     "disk": ("files of a submission, MiB", 2**20),
     "processes": ("processes and threads of a submission", 1),
+    "files": ("files and folders of a submission", 1),
 }
 
 
 def parser():
     """What can be asked for."""
-    top = argparse.ArgumentParser(
-        prog="python -m uqhelpers.grading", description="Exercises and their grades."
-    )
+    top = argparse.ArgumentParser(prog="uqhelpers-grading", description="Exercises and their grades.")
     commands = top.add_subparsers(dest="command", required=True)
 
     learner = commands.add_parser("learner", help="make the learner's notebook from its master")
@@ -105,34 +106,72 @@ def show_solution(options):
 
 @contextlib.contextmanager
 def backend(address):
-    """joblib's own processes, or a Dask cluster's."""
+    """joblib's own threads, or a Dask cluster.
+
+    Whoever can talk to a scheduler can run code on its workers, other accounts of this machine too. So a
+    cluster of ours talks TLS, with a certificate made for this batch and kept in memory; one that is there
+    already must have its own, named in Dask's configuration.
+
+    Raises
+    ------
+    ValueError
+        If the address is not one of TLS, or Dask knows no certificates for it.
+    """
     if address is None:
         yield
         return
     import joblib
     from distributed import Client, LocalCluster
+    from distributed.security import Security
 
     with contextlib.ExitStack() as stack:
         if address == "local":
+            try:
+                security = Security.temporary()
+            except ImportError as error:
+                raise ValueError(f"dask: certificates cannot be made here: {error}") from None
             # Loopback only, and no dashboard: nothing listens to anybody else. The scheduler's own pages
             # (health and metrics) stay, on any free port of the loopback.
             cluster = LocalCluster(
                 host="127.0.0.1",
+                protocol="tls://",
+                security=security,
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                 threads_per_worker=1,
             )
             address = stack.enter_context(cluster).scheduler_address
-        stack.enter_context(Client(address))
+        else:
+            security = Security(require_encryption=True)
+            if not address.startswith("tls://") or not security.tls_client_cert:
+                raise ValueError(
+                    f"dask: expected 'local', or a tls:// address and certificates in Dask's configuration, "
+                    f"got {address!r}: without them, whoever reaches it can run code on the workers"
+                )
+        stack.enter_context(Client(address, security=security))
         stack.enter_context(joblib.parallel_config("dask"))
         yield
 
 
-def grade(options):
-    """Grade a folder, and say where the grades are."""
-    from ._batch import grade as grade_folder
-    from ._sandbox import Limits
+def grade(options, from_here=False):
+    """Grade a folder, and say where the grades are; 1 if somebody could not be graded, 0 otherwise.
 
+    Parameters
+    ----------
+    options : argparse.Namespace
+    from_here : bool
+        Whether this process looked for its modules in the working folder.
+    """
+    from ._batch import grade as grade_folder
+    from ._limits import Limits
+    from ._submissions import hidden_files
+
+    here, folder = Path.cwd(), Path(options.submissions).resolve()
+    if from_here and (folder == here or folder in here.parents):
+        raise ValueError(
+            "submissions: Python was started so that it looks for modules in this folder, where a student "
+            "may have put some: use the command uqhelpers-grading, or python -P -m uqhelpers.grading"
+        )
     load_checks(options.stem, options.checks)
     given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     limits = Limits()
@@ -152,9 +191,11 @@ def grade(options):
             gradescope=options.gradescope,
             progress=not options.quiet,
         )
+    for name in hidden_files(options.submissions):
+        print(f"left out, hidden and no notebook: {printable(name)}")
     for record in records:
         if record["problem"]:
-            print(f"{record['student']}: {record['problem']}")
+            print(f"{printable(record['student'])}: {printable(record['problem'])}")
     waiting = sum(bool(record["waiting"]) for record in records)
     print(
         f"{len(records)} students: {Path(options.out) / 'grades.csv'}, {Path(options.out) / 'summary.html'}"
@@ -163,11 +204,16 @@ def grade(options):
         print(
             f"{waiting} wait for a person: fill in {Path(options.out) / 'rubric.csv'} and pass it as --rubric"
         )
+    troubled = [printable(record["student"]) for record in records if record["trouble"]]
+    if troubled:
+        print(f"error: not graded, and tried again next time: {', '.join(troubled)}", file=sys.stderr)
+    return int(bool(troubled))
 
 
-def main(arguments=None):
+def main(arguments=None, from_here=False):
     """Run a command; 0 if it went well, 1 with a line on what did not."""
-    from ._sandbox import SandboxUnavailable, try_sandbox
+    from ._limits import SandboxUnavailable
+    from ._sandbox import try_sandbox
 
     options = parser().parse_args(arguments)
     try:
@@ -177,15 +223,28 @@ def main(arguments=None):
         elif options.command == "solution":
             show_solution(options)
         elif options.command == "grade":
-            grade(options)
+            return grade(options, from_here)
         else:
             try_sandbox()
             print("Submissions can be run here.")
     except (SandboxUnavailable, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return 1
     return 0
 
 
+def run():
+    """The command itself: as `main`, with modules looked for where they are installed.
+
+    The working folder may be the folder of submissions. Neither this process nor those that it starts take a
+    module from there. (A plain ``python -m`` has looked there before this line runs; `grade` refuses that.)
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+    from_here = not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()])
+    if from_here:
+        sys.path.pop(0)
+    return main(from_here=from_here)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -124,6 +124,8 @@ class Result:
         The known mistakes that the answer looks like.
     asked : tuple of str
         The learner's names that were asked for.
+    computed : bool
+        Whether numbers came that could be compared.
     """
 
     question: str
@@ -134,6 +136,7 @@ class Result:
     message: str
     mistakes: tuple = ()
     asked: tuple = ()
+    computed: bool = False
 
 
 def question(name, points=1, *, hint="", forbids=(), read=""):
@@ -318,6 +321,14 @@ def describe(error):
     return text if line is None else f"{text} (line {line} of its cell)"
 
 
+class NotRun(Failed):
+    """A part that was not reached."""
+
+
+LATE = "an earlier check of this question was stopped"
+STATUS = {NotYet: "not yet", NotRun: "not run"}
+
+
 class Asking:
     """A learner, and which of its names a check asks for."""
 
@@ -351,18 +362,22 @@ def run_question(checks, learner, seed):
     -------
     list of Result
     """
-    results, stopped = [], False
+    return [_result(*one) for one in outcomes_of(checks, learner, seed)]
+
+
+def outcomes_of(checks, learner, seed):
+    """What came of each part of a question: check, part, "passed" or an error, and the names asked for."""
+    found, stopped = [], False
     for check in checks:
         learner.forbids = check.mark.forbids
         if stopped:
-            late = Failed("not run: an earlier check of this question was stopped")
-            results += [_result(check, name, late, (), "not run") for name in check.mark.parts]
+            found += [(check, name, NotRun(f"not run: {LATE}"), ()) for name in check.mark.parts]
             continue
         asking = Asking(learner)
         outcomes, stopped = _judge(check, asking, seed)
         asked = tuple(dict.fromkeys(asking.asked))
-        results += [_result(check, name, outcome, asked) for name, outcome in outcomes.items()]
-    return results
+        found += [(check, name, outcome, asked) for name, outcome in outcomes.items()]
+    return found
 
 
 def _judge(check, learner, seed):
@@ -386,13 +401,13 @@ def _judge(check, learner, seed):
         elif common:
             found[name] = last
         elif outcome is None and len(outcomes) > 1:
-            found[name] = Failed("not run: an earlier part was stopped")
+            found[name] = NotRun("not run: an earlier part was stopped")
         else:
             found[name] = "passed"
     return found, isinstance(last, Stopped)
 
 
-def _result(check, name, outcome, asked, status=""):
+def _result(check, name, outcome, asked):
     """The result of one part."""
     mark = check.mark
     if outcome == "passed":
@@ -400,6 +415,7 @@ def _result(check, name, outcome, asked, status=""):
             title(check) if len(mark.parts) == 1 else ""
         )  # what is true, and would have told too much before
         return Result(mark.name, name, mark.parts[name], mark.parts[name], "passed", said, (), asked)
-    status = status or ("not yet" if isinstance(outcome, NotYet) else "failed")
+    status = next((word for kind, word in STATUS.items() if isinstance(outcome, kind)), "failed")
+    computed = outcome.got is not None
     message = str(outcome)[:600]
-    return Result(mark.name, name, mark.parts[name], 0, status, message, outcome.mistakes, asked)
+    return Result(mark.name, name, mark.parts[name], 0, status, message, outcome.mistakes, asked, computed)

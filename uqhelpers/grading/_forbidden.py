@@ -15,7 +15,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 NAME = PACKAGE.name
 PLUMBING = {"_checks", "_common", "_progress", "_torch", "grading"}  # modules that compute nothing asked for
-READERS = ("_as_", "_check", "_expect", "_refuse")  # how functions begin that only look at arguments
+READERS = ("as_", "check", "expect", "refuse")  # how functions begin that only look at arguments
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
@@ -136,13 +136,16 @@ def called(here, name):
 
 def is_private(here, name):
     """Whether a definition is the package's own business, and of a kind that computes something."""
-    if PLUMBING & set(here.module.split(".")) or name.startswith(READERS):
+    if PLUMBING & set(here.module.split(".")) or name.lstrip("_").startswith(READERS):
         return False
-    return name.startswith("_") or (here.private_module and not is_public(here, name))
+    inside = "." in here.module or here.private_module
+    return name.startswith("_") or (inside and not is_public(here, name))
 
 
 def is_public(here, name):
-    """Whether a public module above a private one passes the name on."""
+    """Whether the file itself, or a public module above it, says that the name is for everybody."""
+    if _exports(here, name):
+        return True
     parts = here.module.split(".")
     public = [source(".".join(parts[:depth])) for depth in range(1, len(parts))]
     public += [source(str(path.stem)) for path in PACKAGE.glob("[a-z]*.py") if len(parts) == 1]

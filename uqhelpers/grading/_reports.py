@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
+from ._class_page import summary_page
 from ._engine import manual_questions
-from ._pages import feedback_page, summary_page
+from ._pages import feedback_page
 from ._tables import grades, gradescope_results, junit, rubric_sheet, write_atomically
 
 

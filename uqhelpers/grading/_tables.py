@@ -1,7 +1,8 @@
 """The class as tables: a CSV, JUnit, Gradescope, a rubric sheet that goes out and comes back.
 
 Names, messages and answers come from students. They are escaped in XML, cannot
-begin a formula in a spreadsheet, and name no file.
+begin a formula or a column in a spreadsheet, and name no file. What is to come
+back is keyed by the slug, which only the grader makes.
 """
 
 import csv
@@ -13,12 +14,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ._engine import checks_by_question, manual_questions
+from ._text import printable
 
 
-def write_atomically(path, text, mode=0o644):
-    """Write a file so that it is there wholly or not at all, even if the machine stops."""
+def write_atomically(path, text, mode=0o600):
+    """Write a file so that it is there wholly or not at all, whatever stops; for its owner only."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(path.parents):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -36,15 +40,18 @@ def cell(value):
     """A value that a spreadsheet takes for text or a number, never for a formula."""
     if isinstance(value, (int, float)):
         return f"{value:g}"
-    text = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", str(value))
-    # The signs a formula starts with, their full-width forms too, whatever space stands before them.
-    return "'" + text if re.match(r"[\s\u200b\ufeff]*[=+\-@|%＝＋－＠]", text) else text
+    text = re.sub(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+", " ", str(value))
+    # The signs a formula starts with, their full-width forms too, whatever space stands before them; and what
+    # would start one if a program took the semicolon for the end of the cell.
+    return printable(re.sub(r"(^|;)(?=[\s\u200b\ufeff]*[=+\-@|%＝＋－＠])", r"\1'", text))
 
 
 def table(rows):
-    """Rows as CSV text."""
+    """Rows as CSV text, every field in quotes: a name may hold whatever divides columns elsewhere."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[cell(value) for value in row] for row in rows])
+    csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(
+        [[cell(value) for value in row] for row in rows]
+    )
     return out.getvalue()
 
 
@@ -62,10 +69,10 @@ def with_manual(record, module, points):
     Parameters
     ----------
     points : dict
-        From `read_rubric`: ``{(student, question): points}``.
+        From `read_rubric`: ``{(slug, question): points}``.
     """
     asked = manual_questions(module)
-    given = {name: points.get((record["student"], name)) for name in asked}
+    given = {name: points.get((record["slug"], name)) for name in asked}
     record["manual"] = given
     record["score"] = record["automatic"] + sum(value or 0 for value in given.values())
     record["most"] = record["out_of"] + sum(one.points for one in asked.values())
@@ -73,34 +80,55 @@ def with_manual(record, module, points):
     return record
 
 
-def read_rubric(path, module):
+RUBRIC = ["student", "slug", "question", "criterion", "most", "points", "answer"]
+
+
+def read_rubric(path, module, slugs):
     """The points of a rubric sheet that was filled in.
 
     Parameters
     ----------
     path : path
-        The CSV that `rubric_sheet` made; ``points`` may be empty.
+        The CSV that `rubric_sheet` made; ``points`` may be empty. A student is found by the slug: names may
+        look alike, and a spreadsheet may change them.
     module : module
         The exercise's checks.
+    slugs : sequence of str
+        Of the students of this batch.
 
     Returns
     -------
     dict
-        ``{(student, question): points}`` of the questions all of whose criteria have points.
+        ``{(slug, question): points}`` of the questions all of whose criteria have points.
 
     Raises
     ------
     ValueError
-        If a line names no criterion, or gives points it does not have; the message names the line.
+        If the sheet lacks a column, or a line names no student or criterion of this batch, gives points that
+        the criterion does not have, or repeats an earlier line; the message names the line.
     """
-    asked, given = manual_questions(module), {}
+    asked, given, known = manual_questions(module), {}, set(slugs)
     with open(path, encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), start=2):
-            student, name = (row.get("student") or "").removeprefix("'"), row.get("question") or ""
+        reader = csv.DictReader(file)
+        missing = [
+            name
+            for name in ("slug", "question", "criterion", "points")
+            if name not in (reader.fieldnames or [])
+        ]
+        if missing:
+            raise ValueError(
+                f"rubric: expected the columns {', '.join(RUBRIC)}; {', '.join(missing)} is missing"
+            )
+        for number, row in enumerate(reader, start=2):
+            student, name, criterion = ((row[key] or "") for key in ("slug", "question", "criterion"))
+            if student not in known:
+                raise ValueError(
+                    f"rubric: line {number} names no student of this batch: {printable(student[:80])!r}"
+                )
             criteria = asked[name].criteria if name in asked else {}
-            if row.get("criterion") not in criteria:
+            if criterion not in criteria or None in row:
                 raise ValueError(f"rubric: line {number} names no criterion of this exercise")
-            text, most = (row.get("points") or "").strip(), criteria[row["criterion"]]
+            text, most = (row["points"] or "").strip(), criteria[criterion]
             if not text:
                 continue
             value = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else -1
@@ -108,7 +136,9 @@ def read_rubric(path, module):
                 raise ValueError(
                     f"rubric: line {number}: expected points from 0 to {most:g}, got {text[:20]!r}"
                 )
-            given.setdefault((student, name), {})[row["criterion"]] = value
+            if criterion in given.setdefault((student, name), {}):
+                raise ValueError(f"rubric: line {number} gives points that an earlier line gave already")
+            given[student, name][criterion] = value
     return {
         key: sum(values.values())
         for key, values in given.items()
@@ -118,24 +148,24 @@ def read_rubric(path, module):
 
 def rubric_sheet(records, module):
     """One line for each student and criterion, with the answer and what was given so far."""
-    rows = [["student", "question", "criterion", "most", "points", "answer"]]
+    rows = [RUBRIC]
     for record in records:
         for name, asked in manual_questions(module).items():
             answer = (record.get("texts") or {}).get(name, "")
             for criterion, most in asked.criteria.items():
-                rows.append([record["student"], name, criterion, most, "", answer])
+                rows.append([printable(record["student"]), record["slug"], name, criterion, most, "", answer])
     return table(rows)
 
 
 def grades(records, module):
     """The class as CSV: no times, so that a batch that was resumed gives the same."""
     names, asked = list(checks_by_question(module)), list(manual_questions(module))
-    rows = [["student", "score", "out_of", *names, *asked, "note"]]
+    rows = [["student", "slug", "score", "out_of", *names, *asked, "note"]]
     for record in records:
         earned = question_points(record)
         given = ["" if record["manual"][name] is None else record["manual"][name] for name in asked]
         rows.append(
-            [record["student"], record["score"], record["most"]]
+            [printable(record["student"]), record["slug"], record["score"], record["most"]]
             + [earned.get(name, 0) for name in names]
             + [*given, record["problem"]]
         )

@@ -13,16 +13,20 @@ from uqhelpers.metrics import (
     decomposition,
     detection,
     regression,
+    reliability,
     scoring,
     selective,
+    temperature,
 )
 from uqhelpers.metrics.accumulate import *  # noqa: F403
 from uqhelpers.metrics.calibration import *  # noqa: F403
 from uqhelpers.metrics.decomposition import *  # noqa: F403
 from uqhelpers.metrics.detection import *  # noqa: F403
 from uqhelpers.metrics.regression import *  # noqa: F403
+from uqhelpers.metrics.reliability import *  # noqa: F403
 from uqhelpers.metrics.scoring import *  # noqa: F403
 from uqhelpers.metrics.selective import *  # noqa: F403
+from uqhelpers.metrics.temperature import *  # noqa: F403
 
 __all__ = [
     *accumulate.__all__,
@@ -30,6 +34,8 @@ __all__ = [
     *decomposition.__all__,
     *detection.__all__,
     *regression.__all__,
+    *reliability.__all__,
     *scoring.__all__,
     *selective.__all__,
+    *temperature.__all__,
 ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from uqhelpers._checks import as_labels, as_own_distributions
+from uqhelpers._checks import as_labels, as_own_distributions, to_numpy
 
 BLOCK = 1 << 16  # numbers worked on at a time: half a megabyte of float64 stays in a core's cache
 NARROW = 64  # rows up to this long are reduced column by column, several times faster than row by row
@@ -24,6 +24,16 @@ def mean_probabilities(probs, name="probs"):
     for part in blocks(probs.shape[1], probs.shape[0] * probs.shape[2]):
         probs[:, part].astype(np.float64).mean(axis=0, out=mean[part])
     return mean
+
+
+def in_precision_of(probs, values):
+    """Values in the floating-point type of the probabilities they were made from.
+
+    Averages are float64. Beside the edges of bins they must be what single
+    predictions are: an average of .6 in float32 lies on the edge .6, and above
+    it in float64.
+    """
+    return values.astype(probs.dtype, copy=False) if probs.dtype in (np.float16, np.float32) else values
 
 
 def largest(rows):
@@ -56,10 +66,11 @@ def largest_and_where(rows):
 
 def confidence_and_correct(probs, labels):
     """Probability of the predicted class, in the input's own precision, and whether it is the label."""
+    probs = to_numpy(probs, "probs")
     mean = mean_probabilities(probs)
     labels = as_labels(labels, mean.shape[1], length=len(mean))
     confidence, predicted = largest_and_where(mean)
-    return confidence, predicted == labels
+    return in_precision_of(probs, confidence), predicted == labels
 
 
 def tie_groups(score, flags):

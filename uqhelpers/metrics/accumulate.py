@@ -66,8 +66,8 @@ class SampleAccumulator:
         Raises
         ------
         ValueError
-            If a row is not a distribution, or inputs and classes are not as
-            many as in what was added before. Nothing is added then.
+            As everywhere (:doc:`conventions </book/reference/conventions>`); also if inputs
+            and classes are not as many as in what was added before. Nothing is added then.
         """
         probs = as_own_distributions(probs, ("NC", "SNC"))
         samples = probs[None] if probs.ndim == 2 else probs

@@ -86,7 +86,7 @@ def predictive_entropy(probs):
     Raises
     ------
     ValueError
-        If ``probs`` has another shape, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -111,7 +111,7 @@ def expected_entropy(probs):
     Raises
     ------
     ValueError
-        If ``probs`` is not three-dimensional, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -142,7 +142,7 @@ def mutual_information(probs):
     Raises
     ------
     ValueError
-        If ``probs`` is not three-dimensional, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -170,7 +170,7 @@ def decompose(probs):
     Raises
     ------
     ValueError
-        If ``probs`` is not three-dimensional, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -210,7 +210,7 @@ def variation_ratio(probs):
     Raises
     ------
     ValueError
-        If ``probs`` is not three-dimensional, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -246,7 +246,7 @@ def max_probability(probs):
     Raises
     ------
     ValueError
-        If ``probs`` has another shape, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -272,7 +272,7 @@ def msp_score(probs):
     Raises
     ------
     ValueError
-        If ``probs`` has another shape, is empty, or a row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -299,8 +299,8 @@ def margin(probs):
     Raises
     ------
     ValueError
-        If ``probs`` has another shape, fewer than two classes, is empty, or a
-        row is not a distribution.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if there are
+        fewer than two classes.
 
     References
     ----------
@@ -331,8 +331,8 @@ def from_logits(logits):
     Raises
     ------
     ValueError
-        If ``logits`` has no axes, is empty, or holds NaN, plus infinity or a
-        row of minus infinity only.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if a row
+        holds minus infinity only.
     """
     logits = to_numpy(logits, "logits").astype(np.float64, copy=False)
     if logits.ndim == 0 or logits.size == 0:

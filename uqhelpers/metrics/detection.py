@@ -71,8 +71,7 @@ def auroc(score, positive, positive_class="positive"):
     Raises
     ------
     ValueError
-        If ``score`` is not a non-empty vector without NaN, ``positive`` not as
-        many flags, or ``positive_class`` not a name.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -113,7 +112,7 @@ def aupr(score, positive, positive_class="positive"):
     Raises
     ------
     ValueError
-        As ``auroc``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -152,8 +151,7 @@ def aupr_success(score, wrong):
     Raises
     ------
     ValueError
-        If ``score`` is not a non-empty vector without NaN, or ``wrong`` not as
-        many flags.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -188,7 +186,7 @@ def aupr_error(score, wrong):
     Raises
     ------
     ValueError
-        As ``aupr_success``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -227,7 +225,7 @@ def fpr95(score, positive, positive_class="positive"):
     Raises
     ------
     ValueError
-        As ``auroc``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----

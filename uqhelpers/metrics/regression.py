@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_real
+from uqhelpers._checks import as_choice, as_own_real, as_real
 
 __all__ = [
     "RegressionCalibration",
@@ -94,8 +94,7 @@ def gaussian_nll(mean, std, y):
     Raises
     ------
     ValueError
-        If an argument is empty or not finite, shapes differ, or ``std`` is not
-        above 0.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -125,7 +124,7 @@ def crps_gaussian(mean, std, y):
     Raises
     ------
     ValueError
-        As ``gaussian_nll``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -144,16 +143,27 @@ def crps_gaussian(mean, std, y):
 
 
 def _interval(lower, upper):
-    lower, upper = as_real(lower, "lower"), as_real(upper, "upper")
+    lower, upper = as_own_real(lower, "lower"), as_own_real(upper, "upper")
     if lower.shape != upper.shape:
         raise ValueError(f"upper: expected the shape of lower, {lower.shape}, got {upper.shape}")
-    if (lower > upper).any():
+    low, high = _alike(lower, upper)
+    if (low > high).any():
         raise ValueError("upper: expected no upper end below the lower end of its interval")
     return lower, upper
 
 
+def _alike(*arrays):
+    """Arrays in the coarsest type that is among them: .6 in float32 is another number than .6 in float64."""
+    coarsest = min((array.dtype for array in arrays), key=lambda kind: kind.itemsize)
+    with np.errstate(over="ignore"):  # beyond its largest number is infinity, on the right side
+        return [array.astype(coarsest, copy=False) for array in arrays]
+
+
 def interval_coverage(lower, upper, y):
     """Share of the targets inside their interval, ends included.
+
+    All are compared in the coarsest floating-point type in which one of them
+    came: a target of .6 in float32 lies on the end .6 of a float64 interval.
 
     Parameters
     ----------
@@ -170,8 +180,8 @@ def interval_coverage(lower, upper, y):
     Raises
     ------
     ValueError
-        If an argument is empty or not finite, shapes differ, or an interval
-        ends before it begins.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
+        interval ends before it begins.
 
     References
     ----------
@@ -179,9 +189,10 @@ def interval_coverage(lower, upper, y):
     prediction intervals and new advances, eq. 1 (PICP).
     """
     lower, upper = _interval(lower, upper)
-    y = as_real(y, "y")
+    y = as_own_real(y, "y")
     if y.shape != lower.shape:
         raise ValueError(f"y: expected the shape of the intervals, {lower.shape}, got {y.shape}")
+    lower, upper, y = _alike(lower, upper, y)
     return float(((lower <= y) & (y <= upper)).mean())
 
 
@@ -201,14 +212,15 @@ def interval_width(lower, upper):
     Raises
     ------
     ValueError
-        As ``interval_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
+        interval ends before it begins.
 
     References
     ----------
     Khosravi et al. (2011), Comprehensive review of neural network-based
     prediction intervals and new advances, eq. 4 (MPIW).
     """
-    lower, upper = _interval(lower, upper)
+    lower, upper = (ends.astype(np.float64) for ends in _interval(lower, upper))
     with np.errstate(over="ignore"):
         return float((upper - lower).mean())
 
@@ -223,8 +235,8 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
     levels : array, shape (L,), optional
         Probability levels from 0 to 1; by default .05, .10, ..., .95.
     kind : {"interval", "quantile"}
-        Central intervals, which judge the spread, or quantiles, which judge the
-        shift too.
+        Central intervals, which judge the spread only, or quantiles, which
+        judge the shift too and are what the paper below calls calibrated.
 
     Returns
     -------
@@ -234,8 +246,7 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
     Raises
     ------
     ValueError
-        As ``gaussian_nll``, or if ``levels`` are not a vector of numbers from 0
-        to 1, or ``kind`` is another word.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

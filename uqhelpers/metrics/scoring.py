@@ -27,7 +27,7 @@ def accuracy(probs, labels):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, or ``labels`` do not fit them.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     return float(confidence_and_correct(probs, labels)[1].mean())
 
@@ -54,7 +54,7 @@ def negative_log_likelihood(probs, labels):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, or ``labels`` do not fit them.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -90,7 +90,7 @@ def brier_score(probs, labels):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, or ``labels`` do not fit them.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

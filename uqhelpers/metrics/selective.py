@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_flags, as_number, as_real, as_scores, as_whole, to_numpy
+from uqhelpers._checks import as_flags, as_number, as_own_scores, as_real, as_scores, as_whole, to_numpy
 from uqhelpers.metrics._common import tie_groups
 
 __all__ = [
@@ -84,8 +84,7 @@ def risk_coverage(score, wrong):
     Raises
     ------
     ValueError
-        If ``score`` is not a non-empty vector without NaN, or ``wrong`` not as
-        many flags.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -117,7 +116,7 @@ def aurc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -155,7 +154,7 @@ def eaurc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -190,7 +189,7 @@ def augrc(score, wrong):
     Raises
     ------
     ValueError
-        As ``risk_coverage``.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -213,21 +212,23 @@ def accuracy_coverage(score, wrong, thresholds=15):
         As in ``risk_coverage``; with a number of ``thresholds`` the scores must
         be finite.
     thresholds : int or array, shape (T,)
-        So many thresholds, evenly spaced from the smallest score to the
-        largest, or the thresholds themselves.
+        So many thresholds (from 2 to a million), evenly spaced from the
+        smallest score to the largest, or the thresholds themselves.
 
     Returns
     -------
     SelectiveTable
-        Inputs with a score of at most the threshold are kept. Thresholds that
-        keep nothing have no accuracy and are left out.
+        Inputs with a score of at most the threshold, both in the score's
+        precision, are kept. Thresholds that keep nothing have no accuracy and
+        are left out.
 
     Raises
     ------
     ValueError
-        As ``risk_coverage``, or if ``thresholds`` is neither a whole number
-        from 2 to a million nor a vector of numbers, or none of them keeps anything.
+        As everywhere (:doc:`conventions </book/reference/conventions>`); also if none of
+        the thresholds keeps anything.
     """
+    score = as_own_scores(score, "score")
     values, ends, errors = _groups(score, wrong)
     if np.ndim(to_numpy(thresholds, "thresholds")) == 0:
         count = as_whole(thresholds, "thresholds", low=2, high=1_000_000)
@@ -238,7 +239,9 @@ def accuracy_coverage(score, wrong, thresholds=15):
         thresholds[-1] = values[-1]
     else:
         thresholds = as_scores(thresholds, "thresholds")
-    place = np.searchsorted(values, thresholds, side="right") - 1
+    with np.errstate(over="ignore"):  # beyond the largest float32 is infinity, above all scores
+        own = thresholds.astype(score.dtype)  # .6 in float32 is another number than .6 in float64
+    place = np.searchsorted(values, own.astype(np.float64), side="right") - 1
     keeps = place >= 0
     if not keeps.any():
         raise ValueError(f"thresholds: expected one of at least the smallest score, {values[0]:.4g}")
@@ -264,7 +267,7 @@ def coverage_at_accuracy(score, wrong, accuracy):
     Raises
     ------
     ValueError
-        As ``risk_coverage``, or if ``accuracy`` is not a number from 0 to 1.
+        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -15,14 +15,16 @@ MISSING = "–"
 # Jupyter and Colab know nothing of the book's style sheet, so a table brings what it needs.
 STYLE = """\
 .uq-table{overflow-x:auto;margin:.6rem 0}
-.uq-table>div{width:max-content;min-width:100%}
+.uq-table>div{width:100%;min-width:min-content}
 .uq-table table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0}
 .uq-table caption{caption-side:top;text-align:left;padding:.2rem 0 .4rem}
 .uq-table caption>span{position:sticky;left:0;display:inline-block;max-width:min(46rem,86vw)}
 .uq-table th,.uq-table td{padding:.25rem .7rem;text-align:right;white-space:nowrap;border:0;font-weight:400}
 .uq-table .uq-words{text-align:left;white-space:normal;min-width:8em}
-.uq-table thead th{font-weight:600;vertical-align:bottom;border-bottom:1px solid currentColor}
-.uq-table thead th[colspan]{text-align:center}
+.uq-table thead th{font-weight:600;vertical-align:bottom;white-space:normal;max-width:11em}
+.uq-table thead th,.uq-table thead tr:last-child>*{border-bottom:1px solid currentColor}
+.uq-table tbody th{min-width:min(7em,30vw)}
+.uq-table thead th[colspan]{text-align:center;max-width:none}
 .uq-table thead th .uq-unit{font-weight:400}
 .uq-table tbody tr:last-child>*{border-bottom:1px solid currentColor}
 .uq-table tr>:first-child{position:sticky;left:0;text-align:left;white-space:normal;max-width:min(18em,42vw);\
@@ -290,7 +292,7 @@ def number(value, spec):
     text = format(value, spec).removesuffix("%")
     if not re.search("[1-9]", text) and "inf" not in text:
         text = text.replace("-", "")
-    return text.replace("-", "−")
+    return text.replace("-", "−").replace("inf", "∞")
 
 
 def percent_sign(spec, sign):

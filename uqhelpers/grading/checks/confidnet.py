@@ -1,10 +1,22 @@
 """Checks of the exercise on failure prediction."""
 
+import functools
+
 import numpy as np
 
 from uqhelpers.metrics import aupr_error, aurc
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import (
+    as_number,
+    as_numbers,
+    expect,
+    expect_choice,
+    expect_close,
+    expect_parts,
+    manual,
+    part,
+    question,
+)
 
 AREAS = (
     "confidnet.failure_table",
@@ -18,35 +30,38 @@ AREAS = (
 
 @question(
     "q1",
-    points=3,
+    points={"the least": 2, "the greatest": 1},
     hint="The predicted class holds m, the true one at most as much; what do C - 2 others leave it at least?",
+    read="The confidence one would like to have",
 )
 def the_range_of_a_wrong_answer_is_right(learner, seed):
     rng = np.random.default_rng(seed)
     m, classes = np.concatenate([rng.uniform(0.34, 0.49, 4), rng.uniform(0.51, 0.95, 4)]), 3
     got = expect_parts(learner.call("wrong_range", m, classes), ["the least", "the greatest"])
     least = np.maximum(0, 1 - (classes - 1) * m)
-    expect_close(
-        got[0],
-        least,
-        what="the least",
-        mistakes={
-            "below zero: a probability cannot be": 1 - (classes - 1) * m,
-            "zero only where the others can hold the rest: none of them may exceed m": np.zeros(len(m)),
-            "that is the average of the others, not the least that one of them can have": (1 - m)
-            / (classes - 1),
-        },
-    )
-    expect_close(
-        got[1],
-        np.minimum(m, 1 - m),
-        what="the greatest",
-        mistakes={
-            "more than the predicted class has: then it would have been predicted": 1 - m,
-            "more than the predicted class leaves: all of them sum to one": m,
-            "one half bounds it always; with m known it can be said more exactly": np.full(len(m), 0.5),
-        },
-    )
+    with part("the least"):
+        expect_close(
+            got[0],
+            least,
+            what="the least",
+            mistakes={
+                "below zero: a probability cannot be": 1 - (classes - 1) * m,
+                "zero only where the others can hold the rest: none of them may exceed m": np.zeros(len(m)),
+                "that is the average of the others, not the least that one of them can have": (1 - m)
+                / (classes - 1),
+            },
+        )
+    with part("the greatest"):
+        expect_close(
+            got[1],
+            np.minimum(m, 1 - m),
+            what="the greatest",
+            mistakes={
+                "more than the predicted class has: then it would have been predicted": 1 - m,
+                "more than the predicted class leaves: all of them sum to one": m,
+                "one half bounds it always; with m known it can be said more exactly": np.full(len(m), 0.5),
+            },
+        )
 
 
 def tied_answers(seed, n=120, levels=15):
@@ -74,6 +89,7 @@ def whatever_the_file(learner, name, confidence, wrong, *rest):
     points=3,
     hint="Halfway through a tied group, expect half of its errors. What is the risk of a ranking by lot?",
     forbids=AREAS,
+    read="What does rejecting buy?",
 )
 def the_share_of_excess_is_right(learner, seed):
     confidence, wrong = tied_answers(seed)
@@ -159,6 +175,7 @@ def wrong_budgets(confidence, wrong):
     }
 
 
+@functools.lru_cache(maxsize=8)
 def budget_case(seed):
     """Answers for which every known mistake has another result."""
     for draw in np.random.SeedSequence(seed).generate_state(1000):
@@ -179,6 +196,7 @@ def apart(results):
     points=2,
     hint="Which wrong answer must not pass any more? Every right one that is surer than it may.",
     forbids=("confidnet.failure_table", "metrics.fpr95", "metrics.risk_coverage"),
+    read="Can a threshold tell right from wrong?",
 )
 def the_budget_buys_what_it_can(learner, seed):
     case = budget_case(seed)
@@ -197,6 +215,7 @@ def sigmoid(logits):
     points=3,
     hint="Look at the shapes before the subtraction, and ask which entry of the probabilities is the target.",
     forbids=("confidnet.confidence_loss", "confidnet.true_class_probability"),
+    read="ConfidNet from scratch",
 )
 def the_loss_is_mended(learner, seed):
     rng = np.random.default_rng(seed)
@@ -224,6 +243,7 @@ def the_loss_is_mended(learner, seed):
     )
 
 
+@functools.lru_cache(maxsize=8)
 def outsiders(seed):
     """Three crowded classes, each with some inputs that live elsewhere; every known mistake shows."""
     for draw in np.random.SeedSequence(seed).generate_state(1000):
@@ -291,6 +311,7 @@ def wrong_trusts(points, predicted, known, known_labels, k, drop):
     points=3,
     hint="Sort each input's distances within its class: first its own 0, the k-th neighbour at place k.",
     forbids=("confidnet.TrustScore",),
+    read="Rivals that cost little",
 )
 def the_trust_score_without_outsiders_is_right(learner, seed):
     case = outsiders(seed)
@@ -326,30 +347,40 @@ def offers(seed):
     "q6",
     points={"`price`": 3},
     hint="For every k: e_k mistakes slip through, N - k answers go to a person. k may be 0 and may be N.",
+    read="What does rejecting buy?",
 )
 def the_price_of_a_system_is_right(learner, seed):
-    systems = offers(seed)
-    confidence, wrong = systems[0]
-    cases = [(*systems[0], 0.3), (*systems[1], 0.3), (confidence, wrong[np.argsort(confidence)] | True, 0.2)]
-    want = np.array([costs(*case).min() for case in cases])
-    got = np.array([float(as_numbers(learner.call("price", *case), "the price").item()) for case in cases])
+    systems, rng = offers(seed), np.random.default_rng(seed)
+    (first, spotted), (second, few) = systems
+    third = first[: int(rng.integers(150, 200))]
+    person = rng.uniform(0.2, 0.4, size=3)
+    confidences, wrongs = [first, second, third], [spotted, few, np.full(len(third), True)]
+
+    def prices(order=-1, average=True, paid=1, chosen=True):
+        found = []
+        for confidence, wrong, one in zip(confidences, wrongs, person, strict=True):
+            curve = costs(-order * confidence, wrong, paid * one)
+            curve = curve if average else curve * len(wrong)
+            found.append(curve.min() if chosen else curve[-1])
+        return np.array(found)
+
+    cases = list(zip(confidences, wrongs, person.tolist(), strict=True))
+    got = np.array([as_number(learner.call("price", *case), "the price") for case in cases])
+    want = prices()
     expect(
         not (np.allclose(got[:2], want[:2]) and got[2] > want[2] + 1e-6),
         "keeping nothing is a choice too: a system that is always wrong is best not used",
     )
-    kept = [np.append(0, np.cumsum(w[np.argsort(-c)])) for c, w, _ in cases]
-    honest = [(np.where(c < 1 - h, h, w)).mean() for c, w, h in cases]
+    honest = [np.where(c < 1 - h, h, w).mean() for c, w, h in cases]
     expect_close(
         got,
-        want,
+        prices,
         what="the price",
         mistakes={
-            "the least sure are kept: keep the surest": [costs(-c, w, h).min() for c, w, h in cases],
-            "that is the price of the whole lot: divide by the number of answers": want * 200,
-            "the person is not paid: every answer handed over costs": [
-                (k / len(w)).min() for k, (_, w, _) in zip(kept, cases, strict=True)
-            ],
-            "nothing is handed over: look for the best threshold": [w.mean() for _, w, _ in cases],
+            "the least sure are kept: keep the surest": {"order": 1},
+            "that is the price of the whole lot: divide by the number of answers": {"average": False},
+            "the person is not paid: every answer handed over costs": {"paid": 0},
+            "nothing is handed over: look for the best threshold": {"chosen": False},
             "a fixed threshold trusts the confidences as probabilities: try all thresholds": honest,
         },
         atol=1e-9,
@@ -360,6 +391,7 @@ def the_price_of_a_system_is_right(learner, seed):
     "q6",
     points={"`figure`": 1},
     hint="Compute each figure for both systems of the text. Which one follows the price?",
+    read="The same errors, two orders, two winners",
 )
 def the_figure_that_charges_for_errors_is_chosen(learner, seed):
     for number in range(seed, seed + 3):

@@ -3,7 +3,17 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import (
+    as_numbers,
+    expect,
+    expect_choice,
+    expect_close,
+    expect_parts,
+    expect_words,
+    manual,
+    part,
+    question,
+)
 
 DENSITY = ("ddu.GaussianFeatureDensity",)
 
@@ -50,6 +60,7 @@ def others(n):
     points={"`left_out`": 2},
     hint="For each image: fit to all the others, shares too, and take the log density of the one left out.",
     forbids=DENSITY,
+    read="The density of the features",
 )
 def a_density_without_the_image_itself(learner, seed):
     features, labels = clusters(seed)
@@ -99,6 +110,7 @@ def a_density_without_the_image_itself(learner, seed):
     "q1",
     points={"`farthest`": 1},
     hint="In one dimension: n - 1 points at 0, one at x. Mean, variance, distance?",
+    read="Whose quantile?",
 )
 def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
     counts = [int(n) for n in np.random.default_rng(seed).integers(3, 60, size=4)]
@@ -124,6 +136,7 @@ def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
     points=2,
     hint="The empirical distribution function: the share of held-out values that are at most as high.",
     forbids=("ddu.quantile", *DENSITY),
+    read="Whose quantile?",
 )
 def a_quantile_is_a_share_of_held_out_densities(learner, seed):
     rng = np.random.default_rng(seed)
@@ -167,6 +180,7 @@ def transfer(kernel, size):
     points={"`wrapped_norm`": 2},
     hint="np.fft.fft2(kernel, s=(size, size)): at each frequency a matrix, with singular values.",
     forbids=("ddu.conv_spectral_norm", "ddu.SpectralNormConv2d"),
+    read="The norm of a convolution",
 )
 def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
     rng = np.random.default_rng(seed)
@@ -213,6 +227,7 @@ def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
     "q3",
     points={"`wrapped_is`": 1},
     hint="Which images does the one map see, and which parts of its result are kept?",
+    read="The norm of a convolution",
 )
 def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
     expect_choice(
@@ -229,42 +244,47 @@ def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
 
 @question(
     "q4",
-    points=2,
+    points={"the lower bound": 1, "the upper bound": 1},
     hint="Triangle inequality in both directions for one block; then block after block.",
+    read="What shortcuts and caps guarantee",
 )
 def blocks_have_bounds_in_both_directions(learner, seed):
     rng = np.random.default_rng(seed)
     blocks = int(rng.integers(2, 5)) * 2  # even: a negative bound would turn positive
     for c in (float(rng.uniform(0.2, 0.8)), float(rng.uniform(1.3, 2.5))):
         got = expect_parts(learner.call("bounds", c, blocks), ["the lower bound", "the upper bound"])
-        expect_close(
-            got[1],
-            (1 + c) ** blocks,
-            what="the upper bound",
-            mistakes={
-                "one block only: the bounds multiply from block to block": 1 + c,
-                "the bounds multiply from block to block, they do not add": 1 + c * blocks,
-                "the shortcut is missing: x passes as well": c**blocks,
-            },
-        )
-        expect_close(
-            got[0],
-            max(0.0, 1 - c) ** blocks,
-            what="the lower bound",
-            mistakes={
-                "for c above 1 nothing is guaranteed: the bound is 0, whatever the power says": (1 - c)
-                ** blocks,
-                "for c above 1 nothing is guaranteed: the bound is 0, not 1 - c": 1 - c,
-                "one block only: the lower bounds multiply as well": max(0.0, 1 - c),
-                "dividing by the upper bound is no lower bound: 1 - c, not 1 / (1 + c)": (1 + c) ** -blocks,
-            },
-        )
+        with part("the upper bound"):
+            expect_close(
+                got[1],
+                (1 + c) ** blocks,
+                what="the upper bound",
+                mistakes={
+                    "one block only: the bounds multiply from block to block": 1 + c,
+                    "the bounds multiply from block to block, they do not add": 1 + c * blocks,
+                    "the shortcut is missing: x passes as well": c**blocks,
+                },
+            )
+        with part("the lower bound"):
+            expect_close(
+                got[0],
+                max(0.0, 1 - c) ** blocks,
+                what="the lower bound",
+                mistakes={
+                    "for c above 1 nothing is guaranteed: the bound is 0, whatever the power says": (1 - c)
+                    ** blocks,
+                    "for c above 1 nothing is guaranteed: the bound is 0, not 1 - c": 1 - c,
+                    "one block only: the lower bounds multiply as well": max(0.0, 1 - c),
+                    "dividing by the upper bound is no lower bound: 1 - c, not 1 / (1 + c)": (1 + c)
+                    ** -blocks,
+                },
+            )
 
 
 @question(
     "q5",
     points=2,
     hint="One factor for all layers: 1 as long as the product is below the cap, else a root of c over it.",
+    read="What shortcuts and caps guarantee",
 )
 def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
     rng = np.random.default_rng(seed)
@@ -277,9 +297,11 @@ def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
     got = []
     for norms in cases:
         answer = learner.call("capped", [weight.copy() for weight in weights], norms, c)
-        got.append([as_numbers(part, "the weights") for part in expect_parts(answer, names)])
-        for part in got[-1]:
-            expect(part.shape == weights[0].shape, f"expected the shapes of the weights, {weights[0].shape}")
+        got.append([as_numbers(one, "the weights") for one in expect_parts(answer, names)])
+        for weight in got[-1]:
+            expect(
+                weight.shape == weights[0].shape, f"expected the shapes of the weights, {weights[0].shape}"
+            )
 
     def both(factor):
         return np.stack([weights * np.reshape(factor(norms), (-1, 1, 1, 1, 1)) for norms in cases])
@@ -319,40 +341,57 @@ def a_cap_of_the_product_leaves_small_blocks_alone(learner, seed):
     points={"`verdicts`": 2},
     hint="First: do I know this at all? Only then: is the answer contested?",
     forbids=("ddu.predict",),
+    read="Two questions",
 )
 def strange_comes_before_contested(learner, seed):
     rng = np.random.default_rng(seed)
     entropy = np.concatenate([rng.uniform(0, 1.5, size=30), [0.5, 1.2, 0.1]])
     quantile = np.concatenate([rng.uniform(0, 0.3, size=30), [0.05, 0.01, 0.01]])
-    got = learner.call("verdicts", entropy, quantile, 0.05, 0.5)
-    try:
-        got = [str(word) for word in got]
-    except TypeError:
-        got = []
-    expect(len(got) == 33, "expected a list of words, one an input")
-    for h, q, word in zip(entropy, quantile, got, strict=True):
-        expect(
-            word in ("strange", "contested", "clear"),
-            f'expected "strange", "contested" or "clear", got {word!r}',
-        )
-        if q < 0.05:
-            expect(
-                word != "contested",
-                "where the density is low the entropy means nothing: strange comes before contested",
-            )
-            expect(word != "clear", "a low entropy does not make a strange input clear")
-        elif h > 0.5:
-            expect(
-                word != "strange",
-                "a high entropy is not strange: the density decides, and below means strictly below",
-            )
-            expect(word != "clear", "a familiar input with a high entropy is contested")
-        else:
-            expect(word == "clear", "familiar, and an entropy that is not above the threshold: clear")
+    order = rng.permutation(33)
+    entropy, quantile = entropy[order], quantile[order]
+
+    def verdicts(strange=quantile < 0.05, contested=entropy > 0.5, first="strange"):
+        by_density, by_entropy = np.where(strange, "strange", ""), np.where(contested, "contested", "")
+        one, other = (by_density, by_entropy) if first == "strange" else (by_entropy, by_density)
+        found = np.where(one != "", one, other)
+        return np.where(found != "", found, "clear").tolist()
+
+    expect_words(
+        learner.call("verdicts", entropy, quantile, 0.05, 0.5),
+        verdicts,
+        ("strange", "contested", "clear"),
+        what="the verdicts",
+        mistakes={
+            "where the density is low the entropy means nothing: strange comes before contested": {
+                "first": "contested"
+            },
+            "a low entropy does not make a strange input clear": {
+                "strange": (quantile < 0.05) & (entropy > 0.5)
+            },
+            "below means strictly below: at the threshold an input is familiar": {
+                "strange": quantile <= 0.05
+            },
+            "above means strictly above: at the threshold an answer is clear": {"contested": entropy >= 0.5},
+            "a high entropy is not strange: the density decides": {
+                "strange": (quantile < 0.05) | (entropy > 0.5)
+            },
+            "the two are exchanged: the density says what is strange": {
+                "strange": entropy > 0.5,
+                "contested": quantile < 0.05,
+            },
+            "the other way round: strange is where few held-out densities are as low": {
+                "strange": quantile > 0.05
+            },
+            "a familiar input with a high entropy is contested": {"contested": entropy > np.inf},
+        },
+    )
 
 
 @question(
-    "q6", points={"`ask_for`": 1}, hint="Which quantity is about the parameters, and not about the inputs?"
+    "q6",
+    points={"`ask_for`": 1},
+    hint="Which quantity is about the parameters, and not about the inputs?",
+    read="Is it valid, or can I learn from it?",
 )
 def a_density_does_not_know_what_could_be_learned(learner, seed):
     expect_choice(

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, question
+from .._engine import as_number, as_numbers, expect, expect_choice, expect_close, expect_parts, part, question
 
 MIXTURES = ("deep_ensembles.mixture_moments", "deep_ensembles.mixture_nll")
 
@@ -14,9 +14,10 @@ def gaussian(targets, location, scale):
 
 @question(
     "q1",
-    points=3,
+    points={"the Gaussian loss": 1, "the Laplacian loss": 2},
     hint="Take minus the logarithm of the density: a product becomes a sum, and the constants stay.",
     forbids=("metrics.gaussian_nll", "deep_ensembles.laplace_nll"),
+    read="A network that states its noise",
 )
 def both_likelihoods_are_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -24,43 +25,45 @@ def both_likelihoods_are_right(learner, seed):
     scale, residual = rng.uniform(0.3, 3, size=9), targets - location
     want = gaussian(targets, location, scale), np.log(2 * scale) + np.abs(residual) / scale
     got = expect_parts(learner.call("losses", targets, location, scale), ["Gaussian", "Laplacian"])
-    for loss in got:
-        if np.ndim(loss) == 0:
-            expect(False, "that is the average over the targets: one number for each is asked for")
     half = 0.5 * np.log(2 * np.pi)
-    expect_close(
-        got[0],
-        want[0],
-        what="the Gaussian loss",
-        mistakes={
-            "the scale is a standard deviation, and you used it as a variance": 0.5 * np.log(scale)
-            + residual**2 / (2 * scale)
-            + half,
-            "the constant is missing: ½ log 2π": want[0] - half,
-            "the sign: a *negative* log-likelihood": -want[0],
-            "the half is missing before the square": want[0] + residual**2 / (2 * scale**2),
-        },
-    )
-    expect_close(
-        got[1],
-        want[1],
-        what="the Laplacian loss",
-        mistakes={
-            "the density of a Laplacian has 2b before it, not b": want[1] - np.log(2),
-            "a square belongs to the Gaussian: the Laplacian has the distance": np.log(2 * scale)
-            + residual**2 / scale,
-            "the scale is b, not its standard deviation √2 b": np.log(np.sqrt(2) * scale)
-            + np.sqrt(2) * np.abs(residual) / scale,
-            "the sign: a *negative* log-likelihood": -want[1],
-        },
-    )
+    with part("the Gaussian loss"):
+        expect_close(
+            got[0],
+            want[0],
+            what="the Gaussian loss",
+            mistakes={
+                "that is the average over the targets: one number for each is asked for": np.mean,
+                "the scale is a standard deviation, and you used it as a variance": 0.5 * np.log(scale)
+                + residual**2 / (2 * scale)
+                + half,
+                "the constant is missing: ½ log 2π": want[0] - half,
+                "the sign: a *negative* log-likelihood": -want[0],
+                "the half is missing before the square": want[0] + residual**2 / (2 * scale**2),
+            },
+        )
+    with part("the Laplacian loss"):
+        expect_close(
+            got[1],
+            want[1],
+            what="the Laplacian loss",
+            mistakes={
+                "that is the average over the targets: one number for each is asked for": np.mean,
+                "the density of a Laplacian has 2b before it, not b": want[1] - np.log(2),
+                "a square belongs to the Gaussian: the Laplacian has the distance": np.log(2 * scale)
+                + residual**2 / scale,
+                "the scale is b, not its standard deviation √2 b": np.log(np.sqrt(2) * scale)
+                + np.sqrt(2) * np.abs(residual) / scale,
+                "the sign: a *negative* log-likelihood": -want[1],
+            },
+        )
 
 
 @question(
     "q2",
-    points=3,
+    points={"the mean": 0.5, "the aleatoric variance": 1.5, "the epistemic variance": 1},
     hint="Average E[y] and E[y²] over the members; E[y²] of a member is its variance plus its squared mean.",
     forbids=MIXTURES,
+    read="The mixture and its moments",
 )
 def the_moments_of_a_mixture_are_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -70,32 +73,37 @@ def the_moments_of_a_mixture_are_right(learner, seed):
     for likelihood, factor in {"gaussian": 1, "laplace": 2}.items():
         aleatoric = factor * np.mean(scales**2, axis=0)
         got = expect_parts(learner.call("moments", locations, scales, likelihood), names)
-        expect_close(got[0], locations.mean(axis=0), what=f"the mean ({likelihood})")
-        expect_close(
-            got[1],
-            aleatoric,
-            what=f"the aleatoric variance ({likelihood})",
-            mistakes={
-                "the variance of a Laplacian is 2b²: integrate r² by parts": np.mean(scales**2, axis=0)
-                * (0.5 if factor == 1 else 1),
-                "standard deviations do not average: average the variances": factor
-                * np.mean(scales, axis=0) ** 2,
-                "those are standard deviations: variances are asked for": np.sqrt(aleatoric),
-                "that is the total: the disagreement is a part of its own": aleatoric + epistemic,
-                "the two parts are swapped": epistemic,
-            },
-        )
-        expect_close(
-            got[2],
-            epistemic,
-            what=f"the epistemic variance ({likelihood})",
-            mistakes={
-                "that is a standard deviation: a variance is asked for": np.sqrt(epistemic),
-                "the mixture has M equal parts: divide by M, not by M - 1": locations.var(axis=0, ddof=1),
-                "that is the total: leave the noise out": aleatoric + epistemic,
-                "that is the second moment: subtract the square of the mean": np.mean(locations**2, axis=0),
-            },
-        )
+        with part("the mean"):
+            expect_close(got[0], locations.mean(axis=0), what=f"the mean ({likelihood})")
+        with part("the aleatoric variance"):
+            expect_close(
+                got[1],
+                aleatoric,
+                what=f"the aleatoric variance ({likelihood})",
+                mistakes={
+                    "the variance of a Laplacian is 2b²: integrate r² by parts": np.mean(scales**2, axis=0)
+                    * (0.5 if factor == 1 else 1),
+                    "standard deviations do not average: average the variances": factor
+                    * np.mean(scales, axis=0) ** 2,
+                    "those are standard deviations: variances are asked for": np.sqrt(aleatoric),
+                    "that is the total: the disagreement is a part of its own": aleatoric + epistemic,
+                    "the two parts are swapped": epistemic,
+                },
+            )
+        with part("the epistemic variance"):
+            expect_close(
+                got[2],
+                epistemic,
+                what=f"the epistemic variance ({likelihood})",
+                mistakes={
+                    "that is a standard deviation: a variance is asked for": np.sqrt(epistemic),
+                    "the mixture has M equal parts: divide by M, not by M - 1": locations.var(axis=0, ddof=1),
+                    "that is the total: leave the noise out": aleatoric + epistemic,
+                    "that is the second moment: subtract the square of the mean": np.mean(
+                        locations**2, axis=0
+                    ),
+                },
+            )
 
 
 @question(
@@ -103,6 +111,7 @@ def the_moments_of_a_mixture_are_right(learner, seed):
     points=3,
     hint="Average densities, not logarithms. Take the largest logarithm out before you exponentiate.",
     forbids=MIXTURES,
+    read="The mixture and its moments",
 )
 def the_likelihood_of_a_mixture_is_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -140,6 +149,7 @@ def the_likelihood_of_a_mixture_is_right(learner, seed):
     points=3,
     hint="What does `loss` divide the residual by? And what happened to the members' disagreement?",
     forbids=MIXTURES,
+    read="A variance used as a standard deviation",
 )
 def the_interval_is_mended(learner, seed):
     rng = np.random.default_rng(seed)
@@ -178,6 +188,7 @@ def the_interval_is_mended(learner, seed):
     points={"`spread_of_all`": 2},
     hint="The members' own mean lies in the middle of the members, not of all networks. What does that cost?",
     forbids=MIXTURES,
+    read="How many members?",
 )
 def the_spread_of_all_networks_is_estimated(learner, seed):
     locations = np.random.default_rng(seed).normal(size=(4, 6)) * 3
@@ -195,14 +206,17 @@ def the_spread_of_all_networks_is_estimated(learner, seed):
     )
 
 
-@question("q5", points={"`members_needed`": 1}, hint="Solve (M - 1) / M ≥ share for M, and round up.")
+@question(
+    "q5",
+    points={"`members_needed`": 1},
+    hint="Solve (M - 1) / M ≥ share for M, and round up.",
+    read="How many members?",
+)
 def the_number_of_members_is_right(learner, seed):
     rng = np.random.default_rng(seed)
     shares = np.concatenate([[0.5, 0.8, 0.9, 0.95], rng.uniform(0.81, 0.97, size=4)])
     want = np.ceil(1 / (1 - shares) - 1e-9)
-    got = np.array(
-        [float(as_numbers(learner.call("members_needed", float(s)), "the number").item()) for s in shares]
-    )
+    got = np.array([as_number(learner.call("members_needed", float(s)), "the number") for s in shares])
     expect(
         not np.array_equal(got, np.floor(1 / (1 - shares) + 1e-9)),
         "one too few: with a fraction of a member left over, the next whole number is needed",
@@ -221,6 +235,7 @@ def the_number_of_members_is_right(learner, seed):
     points={"`cross_entropy`": 2},
     hint="Each example has one true class: minus the logarithm of its probability, then the mean.",
     forbids=("metrics.negative_log_likelihood",),
+    read="Digits: beside MC-Dropout, at equal cost",
 )
 def the_cross_entropy_is_summed_over_classes(learner, seed):
     rng = np.random.default_rng(seed)
@@ -249,6 +264,7 @@ def the_cross_entropy_is_summed_over_classes(learner, seed):
     "q6",
     points={"`equal_decay`": 1},
     hint="Divide the colleague's whole objective by C. What is its decay then?",
+    read="From scratch: one network, then twenty",
 )
 def the_equal_decay_is_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -265,28 +281,36 @@ def the_equal_decay_is_right(learner, seed):
 
 
 @question(
-    "q7", points=2, hint="What may be trained, what does disagreement show, and where does it say nothing?"
+    "q7",
+    points={"`case_1`": 0.5, "`case_2`": 0.5, "`case_3`": 1},
+    hint="What may be trained, what does disagreement show, and where does it say nothing?",
+    read="Ensemble, or something else?",
 )
 def the_three_cases_are_judged(learner, seed):
-    expect_choice(
-        learner.value("case_1"),
-        "dropout",
-        {
-            "ensemble": "nobody may train another network: an ensemble is not to be had",
-            "neither": "there is dropout in it already, and its masks are good for ranking doubtful images",
-        },
-        what="`case_1`",
-    )
+    with part("`case_1`"):
+        expect_choice(
+            learner.value("case_1"),
+            "dropout",
+            {
+                "ensemble": "nobody may train another network: an ensemble is not to be had",
+                "neither": "there is dropout in it already, and its masks rank doubtful images well",
+            },
+            what="`case_1`",
+        )
     cheap = (
         "the trainings are nearly free here, and under a shift separate networks are the safer probabilities"
     )
-    expect_choice(learner.value("case_2"), "ensemble", {"dropout": cheap, "neither": cheap}, what="`case_2`")
-    expect_choice(
-        learner.value("case_3"),
-        "neither",
-        {
-            "ensemble": "they agree on what they have never seen: no disagreement can ring here",
-            "dropout": "masks of one network disagree even less than separate networks: ask for a density",
-        },
-        what="`case_3`",
-    )
+    with part("`case_2`"):
+        expect_choice(
+            learner.value("case_2"), "ensemble", {"dropout": cheap, "neither": cheap}, what="`case_2`"
+        )
+    with part("`case_3`"):
+        expect_choice(
+            learner.value("case_3"),
+            "neither",
+            {
+                "ensemble": "they agree on what they have never seen: no disagreement can ring here",
+                "dropout": "masks of one network disagree even less than networks: ask for a density",
+            },
+            what="`case_3`",
+        )

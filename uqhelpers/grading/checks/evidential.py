@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, part, question
 
 DRAWS = ("evidential.decompose", "evidential.predict", "evidential.sample", "evidential.vacuity")
 DIVERGENCES = ("evidential.dirichlet_kl", "evidential.evidential_loss")
@@ -18,9 +18,10 @@ def dirichlets(seed, n=7, classes=4):
 
 @question(
     "q1",
-    points={"`apart`": 2},
+    points={"the cross-entropy": 1, "the divergence": 1},
     hint="E[p_c log q_c] is a product of two means; E[p_c log p_c] has one added to a concentration.",
     forbids=DRAWS,
+    read="What a Dirichlet says, in closed form",
 )
 def two_draws_are_apart_by_a_closed_form(learner, seed):
     alpha, _ = dirichlets(seed)
@@ -35,42 +36,47 @@ def two_draws_are_apart_by_a_closed_form(learner, seed):
     apart = cross - own
     names = ["the cross-entropy", "the divergence"]
     got = expect_parts(learner.call("apart", alpha), names)
-    expect_close(
-        got[0],
-        cross,
-        what=names[0],
-        mistakes={
-            "the mean of a logarithm is not the logarithm of the mean": total,
-            "that is the entropy of one draw: p and q are two, and independent": own,
-            "the sign: a cross-entropy is not negative": -cross,
-            "the cross-entropy: in bits; use the natural logarithm": cross / np.log(2),
-            "the classes count by the mean of p, not evenly": (digamma(strength) - digamma(alpha)).sum(
-                axis=1
-            ),
-        },
-    )
-    expect_close(
-        got[1],
-        apart,
-        what=names[1],
-        mistakes={
-            "that compares a draw with the mean: two draws are farther apart": total - own,
-            "that compares the mean with a draw: take away the entropy of a draw, not of the mean": cross
-            - total,
-            "the entropy of p is still in it: a divergence is what the cross-entropy has above it": cross,
-            "the sign: a divergence is not negative": -apart,
-            "the normaliser changes as well: ψ(α_0 + 1), not ψ(α_0)": alpha.shape[1] / strength[:, 0],
-            "p from q, in one direction: not the sum of both": 2 * apart,
-            "the divergence: in bits; use the natural logarithm": apart / np.log(2),
-            "two draws, not two Dirichlets: they follow one law, and yet they differ": np.zeros(len(alpha)),
-        },
-    )
+    with part("the cross-entropy"):
+        expect_close(
+            got[0],
+            cross,
+            what=names[0],
+            mistakes={
+                "the mean of a logarithm is not the logarithm of the mean": total,
+                "that is the entropy of one draw: p and q are two, and independent": own,
+                "the sign: a cross-entropy is not negative": -cross,
+                "the cross-entropy: in bits; use the natural logarithm": cross / np.log(2),
+                "the classes count by the mean of p, not evenly": (digamma(strength) - digamma(alpha)).sum(
+                    axis=1
+                ),
+            },
+        )
+    with part("the divergence"):
+        expect_close(
+            got[1],
+            apart,
+            what=names[1],
+            mistakes={
+                "that compares a draw with the mean: two draws are farther apart": total - own,
+                "that compares the mean with a draw: take away the entropy of a draw, not of the mean": cross
+                - total,
+                "the entropy of p is still in it: a divergence is what the cross-entropy has above it": cross,
+                "the sign: a divergence is not negative": -apart,
+                "the normaliser changes as well: ψ(α_0 + 1), not ψ(α_0)": alpha.shape[1] / strength[:, 0],
+                "p from q, in one direction: not the sum of both": 2 * apart,
+                "the divergence: in bits; use the natural logarithm": apart / np.log(2),
+                "two draws, not two Dirichlets: they follow one law, and yet they differ": np.zeros(
+                    len(alpha)
+                ),
+            },
+        )
 
 
 @question(
     "q1",
     points={"`multiple_of`": 1},
     hint="What is left of D without digammas? Which entries of α does it look at?",
+    read="What a Dirichlet says, in closed form",
 )
 def vacuity_is_how_far_two_draws_are_apart(learner, seed):
     expect_choice(
@@ -86,9 +92,10 @@ def vacuity_is_how_far_two_draws_are_apart(learner, seed):
 
 @question(
     "q2",
-    points=2,
+    points={"the labels of one draw": 1, "the labels of two draws": 1},
     hint="Given p, two labels agree with probability Σ p_c². What is the mean of p_c², and of p_c times q_c?",
     forbids=("evidential.evidential_loss", *DRAWS),
+    read="What a Dirichlet says, in closed form",
 )
 def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
     alpha, _ = dirichlets(seed)
@@ -99,30 +106,32 @@ def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
     variance = apart - together
     names = ["the labels of one draw", "the labels of two draws"]
     got = expect_parts(learner.call("differ", alpha), names)
-    expect_close(
-        got[0],
-        together,
-        what=names[0],
-        mistakes={
-            "the mean of a square is not the square of the mean: p_c has a variance": apart,
-            "the variance of p_c is divided by α_0 + 1, not by α_0": apart * (1 - 1 / strength),
-            "the variance makes labels of one draw alike: take it away": apart + variance,
-            "that is the sum of the variances: by so much the two probabilities are apart": variance,
-            "that they differ was asked for, not that they agree": 1 - together,
-            "the sum over the classes, not their mean": 1 - (1 - together) / alpha.shape[1],
-            "the first label and the second can be exchanged: count both orders": together / 2,
-        },
-    )
-    expect_close(
-        got[1],
-        apart,
-        what=names[1],
-        mistakes={
-            "with a draw for each label the two are independent: what they share is the mean only": together,
-            "of two draws as well: that they differ was asked for, not that they agree": agree,
-            "with a draw for each label no variance comes in: only the mean does": apart + variance,
-        },
-    )
+    with part("the labels of one draw"):
+        expect_close(
+            got[0],
+            together,
+            what=names[0],
+            mistakes={
+                "the mean of a square is not the square of the mean: p_c has a variance": apart,
+                "the variance of p_c is divided by α_0 + 1, not by α_0": apart * (1 - 1 / strength),
+                "the variance makes labels of one draw alike: take it away": apart + variance,
+                "that is the sum of the variances: by so much the two probabilities are apart": variance,
+                "that they differ was asked for, not that they agree": 1 - together,
+                "the sum over the classes, not their mean": 1 - (1 - together) / alpha.shape[1],
+                "the first label and the second can be exchanged: count both orders": together / 2,
+            },
+        )
+    with part("the labels of two draws"):
+        expect_close(
+            got[1],
+            apart,
+            what=names[1],
+            mistakes={
+                "with a draw for each label the two are independent: they share the mean only": together,
+                "of two draws as well: that they differ was asked for, not that they agree": agree,
+                "with a draw for each label no variance comes in: only the mean does": apart + variance,
+            },
+        )
 
 
 @question(
@@ -130,6 +139,7 @@ def two_labels_differ_more_often_when_each_has_a_draw_of_its_own(learner, seed):
     points={"`turned_penalty`": 2},
     hint="Swap the two in KL = E[log first - log second]. Now the mean is under the uniform Dirichlet.",
     forbids=DIVERGENCES,
+    read="The family of losses",
 )
 def the_penalty_can_look_the_other_way(learner, seed):
     alpha, labels = dirichlets(seed)
@@ -171,7 +181,12 @@ def the_penalty_can_look_the_other_way(learner, seed):
     )
 
 
-@question("q3", points={"`fades`": 1}, hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).")
+@question(
+    "q3",
+    points={"`fades`": 1},
+    hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).",
+    read="The family of losses",
+)
 def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
     expect_choice(
         learner.value("fades"),
@@ -189,6 +204,7 @@ def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
     "q4",
     points=3,
     hint="Given σ², the mean of m readings is normal around γ with variance σ² (1/m + 1/ν). Integrate σ².",
+    read="Regression: four numbers instead of one",
 )
 def a_mean_of_readings_follows_a_student_t(learner, seed):
     from scipy import stats  # slow to import, and only this question needs it
@@ -205,8 +221,8 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
     parts = expect_parts(
         learner.call("interval", m, gamma, nu, alpha, beta, level), ["the lower ends", "the upper ends"]
     )
-    got = [as_numbers(part, "the ends") for part in parts]
-    shapes = {part.shape for part in got}
+    got = [as_numbers(one, "the ends") for one in parts]
+    shapes = {ends.shape for ends in got}
     expect(shapes == {(9,)}, f"expected two arrays of shape (9,), got {' and '.join(map(str, shapes))}")
     expect_close(
         np.stack(got),
@@ -242,9 +258,10 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
 
 @question(
     "q5",
-    points={"`accounts`": 3},
+    points={"the aleatoric variance": 2, "the epistemic variance": 1},
     hint="The total variance is β(1 + ν)/(ν(α - 1)). Solve for β, and divide as the paper divides.",
     forbids=LIKELIHOODS,
+    read="One likelihood, as much ignorance as you like",
 )
 def the_valley_is_flat_and_the_split_is_free(learner, seed):
     rng = np.random.default_rng(seed)
@@ -253,30 +270,37 @@ def the_valley_is_flat_and_the_split_is_free(learner, seed):
     got = expect_parts(learner.call("accounts", nu, variance, alpha), names)
     noise, ignorance = variance * nu / (1 + nu), variance / (1 + nu)
     beta = noise * (alpha - 1)
-    expect_close(
-        got[0],
-        noise,
-        what=names[0],
-        mistakes={
-            "the two accounts are exchanged": ignorance,
-            "variances were asked for, not standard deviations": np.sqrt(noise),
-            "that is β: divide by α - 1": beta,
-            "the whole variance is not noise": variance,
-        },
-    )
-    expect_close(
-        got[1],
-        ignorance,
-        what=names[1],
-        mistakes={
-            "variances were asked for, not standard deviations": np.sqrt(ignorance),
-            "the two have to add up to the total": variance,
-            "noise times ν: it is divided by ν": noise * nu,
-        },
-    )
+    with part("the aleatoric variance"):
+        expect_close(
+            got[0],
+            noise,
+            what=names[0],
+            mistakes={
+                "the two accounts are exchanged": ignorance,
+                "variances were asked for, not standard deviations": np.sqrt(noise),
+                "that is β: divide by α - 1": beta,
+                "the whole variance is not noise": variance,
+            },
+        )
+    with part("the epistemic variance"):
+        expect_close(
+            got[1],
+            ignorance,
+            what=names[1],
+            mistakes={
+                "variances were asked for, not standard deviations": np.sqrt(ignorance),
+                "the two have to add up to the total": variance,
+                "noise times ν: it is divided by ν": noise * nu,
+            },
+        )
 
 
-@question("q5", points={"`drift`": 1}, hint="Which end of the valley makes 2ν + α small, at the same total?")
+@question(
+    "q5",
+    points={"`drift`": 1},
+    hint="Which end of the valley makes 2ν + α small, at the same total?",
+    read="One likelihood, as much ignorance as you like",
+)
 def the_regulariser_calls_everything_epistemic(learner, seed):
     expect_choice(
         learner.value("drift"),
@@ -294,6 +318,7 @@ def the_regulariser_calls_everything_epistemic(learner, seed):
     points={"`expected_payment`": 2},
     hint="First the label's probability under the belief, averaged over the belief; then the payments.",
     forbids=("evidential.sample",),
+    read="What a Dirichlet says, in closed form",
 )
 def a_belief_expects_to_pay_by_its_mean(learner, seed):
     alpha, _ = dirichlets(seed, classes=3)
@@ -324,6 +349,7 @@ def a_belief_expects_to_pay_by_its_mean(learner, seed):
     "q6",
     points={"`told_apart`": 1},
     hint="Scale a row of alpha by ten. Which entry of `expected_payment` moves?",
+    read="Could a better loss mend it?",
 )
 def no_payment_tells_ignorance_from_a_fair_die(learner, seed):
     expect_choice(

@@ -1,8 +1,20 @@
 """Checks of the exercise on the first classifier."""
 
+import functools
+
 import numpy as np
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import (
+    as_number,
+    as_numbers,
+    expect,
+    expect_choice,
+    expect_close,
+    expect_parts,
+    manual,
+    part,
+    question,
+)
 
 
 def softmax(logits, axis=1):
@@ -12,9 +24,10 @@ def softmax(logits, axis=1):
 
 @question(
     "q1",
-    points=3,
+    points={"the loss": 1, "its slope": 2},
     hint="Write -log p_y as log Σ exp(f_c) - f_y and differentiate. The mean over the inputs divides both.",
     forbids=("metrics.from_logits", "metrics.negative_log_likelihood"),
+    read="The training loop",
 )
 def the_loss_and_its_slope_are_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -23,38 +36,40 @@ def the_loss_and_its_slope_are_right(learner, seed):
     probs, truth = softmax(logits), np.eye(4)[labels]
     of_label = -np.log((probs * truth).sum(axis=1))
     other = softmax(logits, axis=0)
-    expect_close(
-        got[0],
-        of_label.mean(),
-        what="the loss",
-        mistakes={
-            "that is the sum: the loss is the mean over the inputs": of_label.sum(),
-            "the right idea in bits: use the natural logarithm": of_label.mean() / np.log(2),
-            "the sign: a loss is high where the label's probability is low": -of_label.mean(),
-            "the softmax runs over the classes, and the classes are the last axis": -np.log(
-                (other * truth).sum(axis=1)
-            ).mean(),
-            "softmax twice: the logits go in as they are": -np.log(
-                (softmax(probs) * truth).sum(axis=1)
-            ).mean(),
-            "that is the probability of the label: its logarithm is asked for": (probs * truth)
-            .sum(axis=1)
-            .mean(),
-        },
-    )
+    with part("the loss"):
+        expect_close(
+            got[0],
+            of_label.mean(),
+            what="the loss",
+            mistakes={
+                "that is the sum: the loss is the mean over the inputs": of_label.sum(),
+                "the right idea in bits: use the natural logarithm": of_label.mean() / np.log(2),
+                "the sign: a loss is high where the label's probability is low": -of_label.mean(),
+                "the softmax runs over the classes, and the classes are the last axis": -np.log(
+                    (other * truth).sum(axis=1)
+                ).mean(),
+                "softmax twice: the logits go in as they are": -np.log(
+                    (softmax(probs) * truth).sum(axis=1)
+                ).mean(),
+                "that is the probability of the label: its logarithm is asked for": (probs * truth)
+                .sum(axis=1)
+                .mean(),
+            },
+        )
     slope = (probs - truth) / 6
-    expect_close(
-        got[1],
-        slope,
-        what="the slope",
-        mistakes={
-            "the slope of the sum: the loss is a mean, so divide by the number of inputs": 6 * slope,
-            "the sign: that is the way downhill": -slope,
-            "only the label's logit: raising another one costs too": slope * truth,
-            "the label is missing: subtract one from its probability": probs / 6,
-            "that is the slope in the probabilities: go on through the softmax": -truth / probs / 6,
-        },
-    )
+    with part("its slope"):
+        expect_close(
+            got[1],
+            slope,
+            what="the slope",
+            mistakes={
+                "the slope of the sum: the loss is a mean, so divide by the number of inputs": 6 * slope,
+                "the sign: that is the way downhill": -slope,
+                "only the label's logit: raising another one costs too": slope * truth,
+                "the label is missing: subtract one from its probability": probs / 6,
+                "that is the slope in the probabilities: go on through the softmax": -truth / probs / 6,
+            },
+        )
 
 
 def uneven(seed):
@@ -77,9 +92,10 @@ def uneven(seed):
 
 @question(
     "q2",
-    points=3,
+    points={"the precision": 1, "the recall": 1, "the macro F1": 1},
     hint="Count right answers by class; divide by how often it was said, and by how often it was there.",
     forbids=("first_classifier.class_scores", "first_classifier.confusion_matrix"),
+    read="Which classes?",
 )
 def the_scores_of_the_classes_are_right(learner, seed):
     predictions, labels, precision, recall, f1, there = uneven(seed)
@@ -88,53 +104,64 @@ def the_scores_of_the_classes_are_right(learner, seed):
         learner.call("scores", predictions, labels, 3), ["the precision", "the recall", "the macro F1"]
     )
     swapped = "precision and recall are swapped: precision divides by how often the class was *said*"
-    expect_close(got[0], precision, what="the precision", mistakes={swapped: recall})
-    expect_close(got[1], recall, what="the recall", mistakes={swapped: precision})
-    expect_close(
-        got[2],
-        f1.mean(),
-        what="the macro F1",
-        mistakes={
-            "that is the accuracy, in which the frequent class decides": np.mean(predictions == labels),
-            "that is the F1 of the mean precision and recall: take the F1 of each class first": of_means,
-            "weighted by how frequent the classes are: in the macro F1 each counts the same": f1 @ there / 90,
-            "that is one F1 a class: average them": f1,
-            "the mean of precision and recall: F1 is their harmonic mean": np.mean((precision + recall) / 2),
-        },
-    )
+    with part("the precision"):
+        expect_close(got[0], precision, what="the precision", mistakes={swapped: recall})
+    with part("the recall"):
+        expect_close(got[1], recall, what="the recall", mistakes={swapped: precision})
+    with part("the macro F1"):
+        expect_close(
+            got[2],
+            f1.mean(),
+            what="the macro F1",
+            mistakes={
+                "that is the accuracy, in which the frequent class decides": np.mean(predictions == labels),
+                "that is the F1 of the mean precision and recall: take the F1 of each class first": of_means,
+                "weighted by how frequent the classes are: in the macro F1 each counts the same": f1
+                @ there
+                / 90,
+                "that is one F1 a class: average them": f1,
+                "the mean of precision and recall: F1 is their harmonic mean": np.mean(
+                    (precision + recall) / 2
+                ),
+            },
+        )
 
 
 @question(
     "q3",
-    points=3,
+    points={"`precision`": 2, "`break_even`": 1},
     hint="Of 1,000 inputs, how many alarms are right and how many are false? Then let both be equally many.",
     forbids=("first_classifier.class_scores",),
+    read="Precision belongs to the mix",
 )
 def the_precision_in_the_field_is_right(learner, seed):
     rng = np.random.default_rng(seed)
     recall, false, share = rng.uniform(0.6, 0.95), rng.uniform(0.01, 0.05), rng.uniform(0.005, 0.03)
     right, wrong = recall * share, false * (1 - share)
-    expect_close(
-        learner.call("precision", recall, false, share),
-        right / (right + wrong),
-        what="the precision",
-        mistakes={
-            "the false alarms come from the inputs that are *not* of the class": right / (right + false),
-            "the mix is missing: there are more others than inputs of the class": recall / (recall + false),
-            "that is the share of alarms among all inputs: how many of them are right?": right + wrong,
-            "that is the share of *false* alarms": wrong / (right + wrong),
-            "that is the number of right alarms by false ones: divide by all alarms": right / wrong,
-        },
-    )
-    expect_close(
-        learner.call("break_even", recall, false),
-        false / (recall + false),
-        what="the share at which half of the alarms are false",
-        mistakes={
-            "those are the odds: a share has both kinds of input below the line": false / recall,
-            "the other way round: that is the share of the other inputs": recall / (recall + false),
-        },
-    )
+    with part("`precision`"):
+        expect_close(
+            learner.call("precision", recall, false, share),
+            right / (right + wrong),
+            what="the precision",
+            mistakes={
+                "the false alarms come from the inputs that are *not* of the class": right / (right + false),
+                "the mix is missing: there are more others than inputs of the class": recall
+                / (recall + false),
+                "that is the share of alarms among all inputs: how many of them are right?": right + wrong,
+                "that is the share of *false* alarms": wrong / (right + wrong),
+                "that is the number of right alarms by false ones: divide by all alarms": right / wrong,
+            },
+        )
+    with part("`break_even`"):
+        expect_close(
+            learner.call("break_even", recall, false),
+            false / (recall + false),
+            what="the share at which half of the alarms are false",
+            mistakes={
+                "those are the odds: a share has both kinds of input below the line": false / recall,
+                "the other way round: that is the share of the other inputs": recall / (recall + false),
+            },
+        )
 
 
 def half_chosen(images, labels, count, chosen_on, tested_on):
@@ -149,6 +176,7 @@ def half_chosen(images, labels, count, chosen_on, tested_on):
     return np.mean((nearer == labels)[parts[tested_on]])
 
 
+@functools.lru_cache(maxsize=8)
 def tosses(seed, images=80, size=1200):
     """Noise with labels of coins, for which every wrong way of examining gives another figure."""
     rng = np.random.default_rng(seed)
@@ -166,6 +194,7 @@ def tosses(seed, images=80, size=1200):
     "q4",
     points=3,
     hint="Which images may take part in choosing the pixels? Only those that the classifier learns from.",
+    read="The examination with known questions",
 )
 def the_examination_is_honest(learner, seed):
     noise, labels, (honest, on_all, on_test, on_training) = tosses(seed)
@@ -187,6 +216,7 @@ def the_examination_is_honest(learner, seed):
     points=3,
     hint="Add logarithms: take the largest exponent out of the sum first. d is the dimension of the points.",
     forbids=("first_classifier.Familiarity", "first_classifier._log_bells"),
+    read="Familiar?",
 )
 def the_log_density_is_right_far_away_too(learner, seed):
     rng = np.random.default_rng(seed)
@@ -230,8 +260,9 @@ def the_log_density_is_right_far_away_too(learner, seed):
 
 @question(
     "q6",
-    points={"`threshold`": 2},
+    points={"the level": 1, "the share of right answers kept": 1},
     hint="Sort the confidences of the errors. Below which of them do nineteen in twenty lie?",
+    read="The errors, and how sure it was",
 )
 def the_threshold_stops_the_errors(learner, seed):
     rng = np.random.default_rng(seed)
@@ -244,42 +275,40 @@ def the_threshold_stops_the_errors(learner, seed):
     parts = expect_parts(
         learner.call("threshold", confidence, wrong, 0.95), ["the level", "the share of right answers kept"]
     )
-    level, kept = (
-        as_numbers(part, name) for part, name in zip(parts, ("the level", "the share"), strict=True)
-    )
-    expect(level.shape == () and kept.shape == (), "two numbers are asked for: a level, and a share")
-    level, kept = float(level), float(kept)
-    stopped = np.mean(confidence[wrong] < level)
-    expect(
-        not np.isclose(level, np.quantile(confidence, 0.95), atol=1e-3),
-        "that level stops so many of *all* answers: look at the errors alone",
-    )
-    expect(
-        not np.isclose(level, np.quantile(confidence[wrong], 0.05), atol=1e-3),
-        "that level lets nearly all errors pass: it is the other end",
-    )
-    expect(stopped >= 0.95, f"only {stopped:.1%} of the errors lie below {level:.4f}")
-    lower = np.sort(confidence[wrong])[: int(np.floor(0.93 * wrong.sum()))].max()
-    expect(
-        level > lower and stopped < 0.98, f"a lower level would do: {stopped:.1%} of the errors are stopped"
-    )
-    right = confidence[~wrong]
-    expect(
-        not np.isclose(kept, np.mean(confidence >= level), atol=1e-9)
-        or np.isclose(kept, np.mean(right >= level)),
-        "that is the share of all answers that is kept: of the *right* ones",
-    )
-    expect(
-        not np.isclose(kept, np.mean(right < level), atol=1e-9),
-        "that is the share of right answers that is lost",
-    )
-    expect_close(kept, np.mean(right >= level), what="the share of right answers kept")
+    level = as_number(parts[0], "the level")
+    stopped, right = np.mean(confidence[wrong] < level), confidence[~wrong]
+    with part("the level"):
+        expect(
+            not np.isclose(level, of_all, atol=1e-3),
+            "that level stops so many of *all* answers: look at the errors alone",
+        )
+        expect(
+            not np.isclose(level, np.quantile(confidence[wrong], 0.05), atol=1e-3),
+            "that level lets nearly all errors pass: it is the other end",
+        )
+        expect(stopped >= 0.95, "too few of the errors lie below that level")
+        lower = np.sort(confidence[wrong])[: int(np.floor(0.93 * wrong.sum()))].max()
+        expect(level > lower and stopped < 0.98, "a lower level would do")
+    with part("the share of right answers kept"):  # with the level as it came
+        expect(0 < np.mean(right >= level) < 1, "no level that parts the answers: no share to speak of")
+        expect_close(
+            parts[1],
+            np.mean(right >= level),
+            what="the share of right answers kept",
+            mistakes={
+                "that is the share of all answers that is kept: of the *right* ones": np.mean(
+                    confidence >= level
+                ),
+                "that is the share of right answers that is lost": lambda v: 1 - v,
+            },
+        )
 
 
 @question(
     "q6",
     points={"`letters_stopped`": 1},
     hint="Which inputs was the level chosen on? What does that say of others?",
+    read="Inputs from elsewhere",
 )
 def a_threshold_for_errors_says_nothing_of_letters(learner, seed):
     expect_choice(

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit, softmax
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, part, question
 
 CURVATURES = ("logistic.map_estimate", "logistic.hessian")
 HELPERS = ("laplace.LastLayerLaplace", "laplace.laplace_torch")
@@ -24,9 +24,10 @@ def sizes(x, weights):
 
 @question(
     "q1",
-    points=3,
+    points={"the mean": 2, "the covariance": 1},
     hint="Expand -log p(y | w) - log p(w) around the point: gradient, Hessian, one Newton step.",
     forbids=CURVATURES,
+    read="The idea: complete the square",
 )
 def an_expansion_is_a_newton_step(learner, seed):
     x, y, weights, alpha = problem(seed)
@@ -34,32 +35,36 @@ def an_expansion_is_a_newton_step(learner, seed):
     identity = np.eye(len(weights))
     precision, gradient = curvature + alpha * identity, x.T @ (p - y) + alpha * weights
     got = expect_parts(learner.call("expansion", weights, x, y, alpha), ["the mean", "the covariance"])
-    expect_close(
-        got[1],
-        np.linalg.inv(precision),
-        what="the covariance",
-        mistakes={
-            "that is the precision: the covariance is its inverse": precision,
-            "the prior is missing in the curvature": np.linalg.inv(curvature),
-            "the prior's precision is alpha, its variance is one over it": np.linalg.inv(
-                curvature + identity / alpha
-            ),
-            "each example weighs p (1 - p), not 1": np.linalg.inv(x.T @ x + alpha * identity),
-            "a sum over the examples, not their mean": np.linalg.inv(curvature / len(x) + alpha * identity),
-        },
-    )
-    expect_close(
-        got[0],
-        weights - np.linalg.solve(precision, gradient),
-        what="the mean",
-        mistakes={
-            "the mean is where you expanded only if the gradient is zero there": weights,
-            "uphill: the step goes against the gradient of the negative log posterior": weights
-            + np.linalg.solve(precision, gradient),
-            "the prior is missing in the gradient": weights - np.linalg.solve(precision, x.T @ (p - y)),
-            "a step of gradient descent: the Hessian is missing": weights - gradient,
-        },
-    )
+    with part("the covariance"):
+        expect_close(
+            got[1],
+            np.linalg.inv(precision),
+            what="the covariance",
+            mistakes={
+                "that is the precision: the covariance is its inverse": precision,
+                "the prior is missing in the curvature": np.linalg.inv(curvature),
+                "the prior's precision is alpha, its variance is one over it": np.linalg.inv(
+                    curvature + identity / alpha
+                ),
+                "each example weighs p (1 - p), not 1": np.linalg.inv(x.T @ x + alpha * identity),
+                "a sum over the examples, not their mean": np.linalg.inv(
+                    curvature / len(x) + alpha * identity
+                ),
+            },
+        )
+    with part("the mean"):
+        expect_close(
+            got[0],
+            weights - np.linalg.solve(precision, gradient),
+            what="the mean",
+            mistakes={
+                "the mean is where you expanded only if the gradient is zero there": weights,
+                "uphill: the step goes against the gradient of the negative log posterior": weights
+                + np.linalg.solve(precision, gradient),
+                "the prior is missing in the gradient": weights - np.linalg.solve(precision, x.T @ (p - y)),
+                "a step of gradient descent: the Hessian is missing": weights - gradient,
+            },
+        )
 
 
 @question(
@@ -67,6 +72,7 @@ def an_expansion_is_a_newton_step(learner, seed):
     points=3,
     hint="Block (c, k) is the sum over the inputs of (p_c [c = k] - p_c p_k) times φ φᵀ.",
     forbids=HELPERS,
+    read="Which curvature? Three matrices with one name",
 )
 def the_information_of_a_softmax_has_blocks(learner, seed):
     rng = np.random.default_rng(seed)
@@ -96,6 +102,7 @@ def the_information_of_a_softmax_has_blocks(learner, seed):
     points=2,
     hint="The logit is multiplied by 1 / sqrt(1 + π v / 8) before the sigmoid, with the variance v.",
     forbids=("laplace.kappa", "laplace.probit"),
+    read="From weights to predictions",
 )
 def the_probit_formula_flattens(learner, seed):
     rng = np.random.default_rng(seed)
@@ -126,6 +133,7 @@ def the_probit_formula_flattens(learner, seed):
     points=3,
     hint="Outputs move by Jacobian times shift; then the softmax of each draw; then the average.",
     forbids=HELPERS,
+    read="Further: samples sent through the network",
 )
 def draws_move_the_linearised_network(learner, seed):
     rng = np.random.default_rng(seed)
@@ -156,6 +164,7 @@ def draws_move_the_linearised_network(learner, seed):
     points=2,
     hint="The integral of a Gaussian bump of height p(D, θ̂) and precision Λ: what is its volume?",
     forbids=HELPERS,
+    read="Choosing the prior: evidence against cross-validation",
 )
 def the_evidence_is_a_height_times_a_volume(learner, seed):
     rng = np.random.default_rng(seed)
@@ -182,6 +191,7 @@ def the_evidence_is_a_height_times_a_volume(learner, seed):
     points={"`variance_that_counts`": 2},
     hint="The softmax of two logits sees only their difference. What is the variance of a difference?",
     forbids=HELPERS,
+    read="Further: what the probit cannot see",
 )
 def only_the_difference_of_two_logits_counts(learner, seed):
     rng = np.random.default_rng(seed)
@@ -206,6 +216,7 @@ def only_the_difference_of_two_logits_counts(learner, seed):
     "q6",
     points={"`common_variance`": 1},
     hint="Which labels would be more or less likely if all logits rose by 1?",
+    read="Further: what the probit cannot see",
 )
 def the_common_direction_stays_as_the_prior_left_it(learner, seed):
     expect_choice(

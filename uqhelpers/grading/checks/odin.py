@@ -3,54 +3,64 @@
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, part, question
 
 SCORES = ("odin.softmax_score", "odin.energy_score", "odin.max_logit_score")
 
 
 @question(
     "q1",
-    points=3,
+    points={"the softmax score": 1, "the energy": 2},
     hint="Subtract the largest logit before exp; the energy is -T log of the sum of exp(f / T).",
     forbids=SCORES,
+    read="Evidence without a softmax",
 )
 def both_scores_are_right_and_do_not_overflow(learner, seed):
     logits, heat = 3 * np.random.default_rng(seed).normal(size=(6, 5)), 2.5
     names = ["the softmax score", "the energy"]
+
+    def softmax_score(logits=logits, heat=heat, axis=1):
+        return -softmax(logits / heat, axis=axis).max(axis=1)
+
+    def energy(logits=logits, heat=heat, factor=heat):
+        return -factor * logsumexp(logits / heat, axis=1)
+
     got = expect_parts(learner.call("scores", logits, heat), names)
-    probs = softmax(logits / heat, axis=1)
-    expect_close(
-        got[0],
-        -probs.max(axis=1),
-        what=names[0],
-        mistakes={
-            "that is the confidence: a score is higher for what is stranger": probs.max(axis=1),
-            "the logits are multiplied by the temperature: divide, so that heat flattens": -softmax(
-                logits * heat, axis=1
-            ).max(axis=1),
-            "the temperature is missing in the softmax": -softmax(logits, axis=1).max(axis=1),
-            "a softmax over the inputs: the classes are the last axis": -softmax(logits / heat, axis=0).max(
-                axis=1
-            ),
-        },
-    )
-    energy = -heat * logsumexp(logits / heat, axis=1)
-    expect_close(
-        got[1],
-        energy,
-        what=names[1],
-        mistakes={
-            "the sign: an input with much evidence has a low energy": -energy,
-            "the factor T in front of the logarithm is missing": energy / heat,
-            "the temperature is missing in the energy": -logsumexp(logits, axis=1),
-        },
-    )
     large = 5000 * logits
-    got = expect_parts(learner.call("scores", large, heat), names)
-    finite = [np.isfinite(as_numbers(part, name)).all() for part, name in zip(got, names, strict=True)]
-    expect(all(finite), "large logits overflow: subtract the largest before exp, and add it back after log")
-    expect_close(got[0], -softmax(large / heat, axis=1).max(axis=1), what=f"{names[0]} of large logits")
-    expect_close(got[1], -heat * logsumexp(large / heat, axis=1), what=f"{names[1]} of large logits")
+    for_large = expect_parts(learner.call("scores", large, heat), names)
+    overflow = "large logits overflow: subtract the largest before exp, and add it back after log"
+    with part("the softmax score"):
+        expect_close(
+            got[0],
+            softmax_score,
+            what=names[0],
+            mistakes={
+                "that is the confidence: a score is higher for what is stranger": np.negative,
+                "the logits are multiplied by the temperature: divide, so that heat flattens": {
+                    "heat": 1 / heat
+                },
+                "the temperature is missing in the softmax": {"heat": 1},
+                "a softmax over the inputs: the classes are the last axis": {"axis": 0},
+            },
+        )
+        expect(np.isfinite(as_numbers(for_large[0], names[0])).all(), overflow)
+        expect_close(for_large[0], softmax_score(large), what=f"{names[0]} of large logits")
+    with part("the energy"):
+        expect_close(
+            got[1],
+            energy,
+            what=names[1],
+            mistakes={
+                "the sign: an input with much evidence has a low energy": np.negative,
+                "the logits are multiplied by the temperature: divide, so that heat flattens": {
+                    "heat": 1 / heat
+                },
+                "the factor T in front of the logarithm is missing": {"factor": 1},
+                "the temperature is missing in the energy": {"heat": 1, "factor": 1},
+            },
+        )
+        expect(np.isfinite(as_numbers(for_large[1], names[1])).all(), overflow)
+        expect_close(for_large[1], energy(large), what=f"{names[1]} of large logits")
 
 
 def shared_seconds(seed):
@@ -68,8 +78,9 @@ def shared_seconds(seed):
 
 @question(
     "q2",
-    points=3,
+    points={"the hot limit": 1, "the cold limit": 2},
     hint="H = log Σ exp(f/T) - Σ p f/T. Hot: to second order in 1/T. Cold: which -p log p is the largest?",
+    read="What a temperature does",
 )
 def the_limits_of_the_entropy_are_right(learner, seed):
     logits = shared_seconds(seed)
@@ -78,52 +89,54 @@ def the_limits_of_the_entropy_are_right(learner, seed):
     sharing = np.sum(top - logits == margin[:, None], axis=1)
     spread, want = logits.var(axis=1), sharing * margin
     got = expect_parts(learner.call("limits", logits), ["the hot limit", "the cold limit"])
-    hot = as_numbers(got[0], "the hot limit")
-    expect(
-        hot.shape != spread.shape
-        or np.allclose(hot, spread / 2, rtol=1e-6)
-        or not np.allclose(hot, spread / 2, rtol=0.15, atol=0),
-        "nearly: a large T is not its limit. What is left of log C - H when T is in no exponent any more?",
-    )
-    expect_close(
-        got[0],
-        spread / 2,
-        what="the hot limit",
-        mistakes={
-            "the two are swapped: hot, all logits count": want,
-            "that is the limit of the largest probability: an entropy has no linear term": top[:, 0]
-            - logits.mean(axis=1),
-            "one half is missing: it is the second order of an exponential": spread,
-            "the variance, not the standard deviation": np.sqrt(spread) / 2,
-            "divided by C - 1: hot, each of the C classes has the probability 1 / C": spread * 6 / 10,
-            "a sum over the classes, where their mean is left": 3 * spread,
-            "a constant added to all logits changes no probability: measure from their mean": np.mean(
-                logits**2, axis=1
-            )
-            / 2,
-            "measured from the winner: hot, it is one of many; measure from the mean": np.mean(
-                (top - logits) ** 2, axis=1
-            )
-            / 2,
-            "the sign: no entropy is above log C": -spread / 2,
-        },
-    )
-    expect_close(
-        got[1],
-        want,
-        what="the cold limit",
-        mistakes={
-            "second place may be shared: each that has it adds to the entropy": margin,
-            "each second place adds -p log p, and -log p grows as m / T": sharing,
-            "the winner's own term, 1 - p, has no factor m / T: it vanishes beside the others": sharing
-            * (margin + 1),
-            "the winner is counted among the second places": (sharing + 1) * margin,
-            "only the second place is left: what is farther below vanishes faster": np.sum(
-                top - logits, axis=1
-            ),
-            "the sign: an entropy is not negative": -want,
-        },
-    )
+    with part("the hot limit"):
+        hot = as_numbers(got[0], "the hot limit")
+        expect(
+            hot.shape != spread.shape
+            or np.allclose(hot, spread / 2, rtol=1e-6)
+            or not np.allclose(hot, spread / 2, rtol=0.15, atol=0),
+            "nearly: a large T is not its limit. What is left of log C - H with T in no exponent?",
+        )
+        expect_close(
+            got[0],
+            spread / 2,
+            what="the hot limit",
+            mistakes={
+                "the two are swapped: hot, all logits count": want,
+                "that is the limit of the largest probability: an entropy has no linear term": top[:, 0]
+                - logits.mean(axis=1),
+                "one half is missing: it is the second order of an exponential": spread,
+                "the variance, not the standard deviation": np.sqrt(spread) / 2,
+                "divided by C - 1: hot, each of the C classes has the probability 1 / C": spread * 6 / 10,
+                "a sum over the classes, where their mean is left": 3 * spread,
+                "a constant added to all logits changes no probability: measure from their mean": np.mean(
+                    logits**2, axis=1
+                )
+                / 2,
+                "measured from the winner: hot, it is one of many; measure from the mean": np.mean(
+                    (top - logits) ** 2, axis=1
+                )
+                / 2,
+                "the sign: no entropy is above log C": -spread / 2,
+            },
+        )
+    with part("the cold limit"):
+        expect_close(
+            got[1],
+            want,
+            what="the cold limit",
+            mistakes={
+                "second place may be shared: each that has it adds to the entropy": margin,
+                "each second place adds -p log p, and -log p grows as m / T": sharing,
+                "the winner's own term, 1 - p, has no factor m / T: it vanishes beside the others": sharing
+                * (margin + 1),
+                "the winner is counted among the second places": (sharing + 1) * margin,
+                "only the second place is left: what is farther below vanishes faster": np.sum(
+                    top - logits, axis=1
+                ),
+                "the sign: an entropy is not negative": -want,
+            },
+        )
 
 
 def linear_case(seed):
@@ -176,6 +189,7 @@ def wrong_steps(x, std, epsilon, **case):
     points=3,
     hint="By the logits the cross-entropy has the gradient (p - one-hot of the prediction) / T; then Wᵀ.",
     forbids=("odin.perturb", "odin.odin_score"),
+    read="The nudge, and what it is worth",
 )
 def the_step_goes_where_the_prediction_is_surer(learner, seed):
     case = linear_case(seed)
@@ -220,6 +234,7 @@ def relative(cov):
     points=3,
     hint="Centre each class by its own mean, average over all inputs, and let the ridge be a share.",
     forbids=("odin.Mahalanobis", "ddu.GaussianFeatureDensity"),
+    read="Where the features lie",
 )
 def the_distance_survives_dead_and_small_features(learner, seed):
     case = small_features(seed)
@@ -261,9 +276,10 @@ def two_kinds(seed):
 
 @question(
     "q5",
-    points=3,
+    points={"FPR95": 1, "the precision": 2},
     hint="Sort the strange; 95 % of 40 are 38. An alarm is right with the chance that Bayes' rule gives it.",
     forbids=("metrics.fpr95",),
+    read="All of them",
 )
 def rates_and_alarms_are_told_apart(learner, seed):
     familiar, strange, prevalence = two_kinds(seed)
@@ -271,36 +287,40 @@ def rates_and_alarms_are_told_apart(learner, seed):
     false, found = np.mean(familiar >= threshold), np.mean(strange >= threshold)
     swapped = np.sort(familiar)[189]  # 95 % of the familiar are let pass
     got = expect_parts(learner.call("alarms", familiar, strange, prevalence), ["FPR95", "the precision"])
-    expect_close(
-        got[0],
-        false,
-        what="FPR95",
-        mistakes={
-            "the classes are swapped: 95 % of the *strange* are stopped, familiar are counted": np.mean(
-                strange <= swapped
-            ),
-            "95 % of the familiar were let pass: the threshold is set by the strange": np.mean(
-                familiar > swapped
-            ),
-            "that is the share of the familiar that pass: count those that are stopped": 1 - false,
-        },
-    )
+    with part("FPR95"):
+        expect_close(
+            got[0],
+            false,
+            what="FPR95",
+            mistakes={
+                "the classes are swapped: 95 % of the *strange* are stopped, familiar are counted": np.mean(
+                    strange <= swapped
+                ),
+                "95 % of the familiar were let pass: the threshold is set by the strange": np.mean(
+                    familiar > swapped
+                ),
+                "that is the share of the familiar that pass: count those that are stopped": 1 - false,
+            },
+        )
 
     def precision(share):
         return found * share / (found * share + false * (1 - share))
 
-    expect_close(
-        got[1],
-        precision(prevalence),
-        what="the precision",
-        mistakes={
-            "one minus a rate among the familiar is no share of the alarms": 1 - false,
-            "that is the precision in this sample: the strange are rarer in operation": precision(40 / 240),
-            "that is the precision at even odds: weigh both rates by the prevalence": precision(0.5),
-            "prevalence and its complement are swapped": precision(1 - prevalence),
-            "that is the share of the strange that are stopped": found,
-        },
-    )
+    with part("the precision"):
+        expect_close(
+            got[1],
+            precision(prevalence),
+            what="the precision",
+            mistakes={
+                "one minus a rate among the familiar is no share of the alarms": 1 - false,
+                "that is the precision in this sample: the strange are rarer in operation": precision(
+                    40 / 240
+                ),
+                "that is the precision at even odds: weigh both rates by the prevalence": precision(0.5),
+                "prevalence and its complement are swapped": precision(1 - prevalence),
+                "that is the share of the strange that are stopped": found,
+            },
+        )
 
 
 def table(seed):
@@ -333,6 +353,7 @@ def choices(figures):
     "q6",
     points={"`flattery`": 2},
     hint="For each set: which detector is best on average over the *other* sets?",
+    read="Tuning without leaking",
 )
 def the_flattery_of_a_leaked_choice_is_right(learner, seed):
     figures = table(seed)
@@ -356,6 +377,7 @@ def the_flattery_of_a_leaked_choice_is_right(learner, seed):
     "q6",
     points={"`more_candidates`": 1},
     hint="The best of many noisy figures is the one that luck favoured most.",
+    read="Tuning without leaking",
 )
 def the_flattery_grows_with_the_candidates(learner, seed):
     expect_choice(

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from .._engine import expect, expect_choice, expect_close, expect_parts, manual, question
+from .._engine import as_numbers, expect, expect_choice, expect_close, expect_parts, manual, part, question
 
-DIVERGENCES = ("variational_inference.kl_of", "variational_inference._kl")
+DIVERGENCES = ("variational_inference.kl_of",)
 SHARES = ("variational_inference.minibatch_weights",)
 
 
@@ -22,6 +22,7 @@ def price(mean, std, prior_std=1.0):
     points=2,
     hint="The expectation of log q - log p under q, one weight at a time: E[θ²] is μ² + σ².",
     forbids=DIVERGENCES,
+    read="The family: mean field",
 )
 def the_divergence_of_two_gaussians(learner, seed):
     mean, std, prior_std = posterior(np.random.default_rng(seed))
@@ -47,28 +48,30 @@ def the_divergence_of_two_gaussians(learner, seed):
     "q2",
     points={"`sigma_of`": 1},
     hint="softplus(ρ) = log(1 + exp ρ); NumPy has a function for log(exp a + exp b).",
+    read="The family: mean field",
 )
 def rho_goes_through_softplus(learner, seed):
     rho = np.append(np.random.default_rng(seed).uniform(-6, 4, size=7), 1000.0)
     want = np.logaddexp(0, rho)
-    got = np.asarray(learner.call("sigma_of", rho))
-    if got.shape == want.shape and got.dtype.kind == "f":
-        rest = got[:-1]
-        expect(
-            not (np.allclose(rest, want[:-1]) and not np.isfinite(got[-1])),
-            "it overflows: exp of 1,000 is no float",
-        )
-        for text, wrong in {
+    got = as_numbers(learner.call("sigma_of", rho), "σ")
+    overflow = "it overflows: exp of 1,000 is no float"
+    if got.shape == want.shape:
+        expect(not (np.allclose(got[:-1], want[:-1]) and not np.isfinite(got[-1])), overflow)
+        mistakes = {
             "that takes ρ for the logarithm of σ": np.exp(rho[:-1]),
             "that takes ρ for the logarithm of the variance": np.exp(rho[:-1] / 2),
-            "that is the variance: no square": want[:-1] ** 2,
-        }.items():
-            expect(not np.allclose(rest, wrong), text)
+            "that is the variance: no square": np.square,
+            "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+        }
+        expect_close(got[:-1], want[:-1], what="σ", mistakes=mistakes)
     expect_close(got, want, what="σ")
 
 
 @question(
-    "q2", points={"`rho_of`": 1}, hint="Solve σ = log(1 + exp ρ) for ρ; expm1 keeps the digits of a small σ."
+    "q2",
+    points={"`rho_of`": 1},
+    hint="Solve σ = log(1 + exp ρ) for ρ; expm1 keeps the digits of a small σ.",
+    read="The family: mean field",
 )
 def the_way_back_is_the_inverse(learner, seed):
     sigma = np.append(np.random.default_rng(seed).uniform(0.01, 3, size=7), 1000.0)
@@ -88,6 +91,7 @@ def the_way_back_is_the_inverse(learner, seed):
     points=3,
     hint="E[(y - xᵀw)²] = (y - xᵀμ)² + Var[xᵀw], and the variances of independent terms add up.",
     forbids=DIVERGENCES,
+    read="In probabilities",
 )
 def the_bound_needs_no_sampling(learner, seed):
     rng = np.random.default_rng(seed)
@@ -120,6 +124,7 @@ def the_bound_needs_no_sampling(learner, seed):
     "q4",
     points={"`best_variances`": 2},
     hint="What depends on the variances d is ½ Σ Λᵢᵢ dᵢ - ½ Σ log dᵢ: one weight at a time.",
+    read="Too narrow, exactly",
 )
 def the_best_variances_are_the_inverse_precisions(learner, seed):
     root = np.random.default_rng(seed).normal(size=(4, 4))
@@ -143,6 +148,7 @@ def the_best_variances_are_the_inverse_precisions(learner, seed):
     "q4",
     points={"`combinations`": 1},
     hint="For two weights of variance 1 and correlation r, look along (1, 1) and (1, -1).",
+    read="Too narrow, exactly",
 )
 def a_combination_may_be_too_wide(learner, seed):
     expect_choice(
@@ -158,9 +164,10 @@ def a_combination_may_be_too_wide(learner, seed):
 
 @question(
     "q5",
-    points=3,
+    points={"equal shares": 1, "Blundell's shares": 2},
     hint="Shares that sum to 1. For the second kind divide above and below by 2^M: no large number is left.",
     forbids=SHARES,
+    read="Minibatches: the shares of the divergence",
 )
 def the_prior_counts_once_an_epoch(learner, seed):
     rng = np.random.default_rng(seed)
@@ -174,29 +181,36 @@ def the_prior_counts_once_an_epoch(learner, seed):
             "the whole divergence in every batch: an epoch counts it as often as there are batches": misfits
             + divergence
         }
-        expect_close(
-            learner.call("epoch_losses", misfits, divergence, "uniform"),
-            equal,
-            what="the losses with equal shares",
-            mistakes=whole | {"the divergence is missing": misfits},
-        )
-        got = learner.call("epoch_losses", misfits, divergence, "blundell")
-        finite = type(got) is not np.ndarray or got.shape != (batches,) or np.isfinite(got).all()
-        expect(finite, "it overflows for many batches: 2 to the 2,000 is no float")
-        expect_close(
-            got,
-            misfits + blundell * divergence,
-            what="the losses with Blundell's shares",
-            mistakes=whole
-            | {
-                "equal shares in both cases": equal,
-                "the largest share goes to the first batch": misfits + blundell[::-1] * divergence,
-                "the shares do not sum to one: something is left over": misfits + halves * divergence,
-            },
-        )
+        with part("equal shares"):
+            expect_close(
+                learner.call("epoch_losses", misfits, divergence, "uniform"),
+                equal,
+                what="the losses with equal shares",
+                mistakes=whole | {"the divergence is missing": misfits},
+            )
+        with part("Blundell's shares"):
+            got = as_numbers(learner.call("epoch_losses", misfits, divergence, "blundell"), "the losses")
+            finite = got.shape != (batches,) or np.isfinite(got).all()
+            expect(finite, "it overflows for many batches: 2 to the 2,000 is no float")
+            expect_close(
+                got,
+                misfits + blundell * divergence,
+                what="the losses with Blundell's shares",
+                mistakes=whole
+                | {
+                    "equal shares in both cases": equal,
+                    "the largest share goes to the first batch": misfits + blundell[::-1] * divergence,
+                    "the shares do not sum to one: something is left over": misfits + halves * divergence,
+                },
+            )
 
 
-@question("q6", points=2, hint="A sum of independent Gaussians: its mean is Σ μ h, its variance Σ σ² h².")
+@question(
+    "q6",
+    points=2,
+    hint="A sum of independent Gaussians: its mean is Σ μ h, its variance Σ σ² h².",
+    read="Further: one noise for all, or each its own",
+)
 def the_outputs_are_drawn_instead_of_the_weights(learner, seed):
     rng = np.random.default_rng(seed)
     h, noise = rng.normal(size=(6, 4)), rng.normal(size=(6, 3))
@@ -220,8 +234,9 @@ def the_outputs_are_drawn_instead_of_the_weights(learner, seed):
 
 @question(
     "q7",
-    points={"`estimates`": 2},
+    points={"along the path": 1, "by the score function": 1},
     hint="∂θ/∂μ = 1, so the path passes the slope on; log q is -(θ - μ)²/(2σ²), and θ - μ is σε.",
+    read="The gradient of an expectation",
 )
 def both_estimates_are_right(learner, seed):
     rng = np.random.default_rng(seed)
@@ -231,32 +246,39 @@ def both_estimates_are_right(learner, seed):
     got = expect_parts(
         learner.call("estimates", values, slopes, noise, std), ["along the path", "by the score function"]
     )
-    expect_close(
-        got[0],
-        slopes,
-        what="the estimate along the path",
-        mistakes={
-            "that is the derivative for σ: for the mean, ∂θ/∂μ is 1": slopes * noise,
-            "σ has no part in it: ∂θ/∂μ is 1": slopes * std,
-            "the two are swapped: the path comes first": values * noise / std,
-        },
-    )
-    expect_close(
-        got[1],
-        values * noise / std,
-        what="the estimate by the score function",
-        mistakes={
-            "the derivative of the log density is the noise over σ": values * noise,
-            "σ once: the distance from the mean is σε, divided by σ²": values * noise / std**2,
-            "the sign: the density rises towards a draw above the mean when the mean rises": -values
-            * noise
-            / std,
-            "the value, not the slope: it needs no derivative of f": slopes * noise / std,
-        },
-    )
+    with part("along the path"):
+        expect_close(
+            got[0],
+            slopes,
+            what="the estimate along the path",
+            mistakes={
+                "that is the derivative for σ: for the mean, ∂θ/∂μ is 1": slopes * noise,
+                "σ has no part in it: ∂θ/∂μ is 1": slopes * std,
+                "the two are swapped: the path comes first": values * noise / std,
+            },
+        )
+    with part("by the score function"):
+        expect_close(
+            got[1],
+            values * noise / std,
+            what="the estimate by the score function",
+            mistakes={
+                "the derivative of the log density is the noise over σ": values * noise,
+                "σ once: the distance from the mean is σε, divided by σ²": values * noise / std**2,
+                "the sign: the density rises towards a draw above the mean when the mean rises": -values
+                * noise
+                / std,
+                "the value, not the slope: it needs no derivative of f": slopes * noise / std,
+            },
+        )
 
 
-@question("q7", points={"`scatters_less`": 1}, hint="Compare the two variances that the cell prints.")
+@question(
+    "q7",
+    points={"`scatters_less`": 1},
+    hint="Compare the two variances that the cell prints.",
+    read="The gradient of an expectation",
+)
 def the_path_scatters_less_here(learner, seed):
     expect_choice(
         learner.value("scatters_less"),

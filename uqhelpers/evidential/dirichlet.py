@@ -1,0 +1,189 @@
+"""Dirichlets over class probabilities: what their concentrations say, in closed form and in draws."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from uqhelpers._checks import as_generator, as_real, as_whole
+from uqhelpers.metrics import Decomposition, predictive_entropy
+
+__all__ = ["DirichletDecomposition", "decompose", "dirichlet_kl", "sample", "vacuity"]
+
+
+@dataclass(frozen=True, eq=False)
+class DirichletDecomposition(Decomposition):
+    """Total uncertainty under a Dirichlet over class probabilities, and its two parts in closed form.
+
+    Attributes
+    ----------
+    mean : array, shape (N, C)
+        Mean of the Dirichlet, ``alpha / sum(alpha)``: the predicted probabilities.
+    total : array, shape (N,)
+        Entropy of the mean, in nats, from 0 to ``log C``.
+    aleatoric : array, shape (N,)
+        Expected entropy of a draw, in nats.
+    epistemic : array, shape (N,)
+        Mutual information of label and draw, in nats: ``total - aleatoric``.
+    confidence : array, shape (N,)
+        Largest entry of the mean.
+    alpha : array, shape (N, C)
+        The concentrations.
+    vacuity : array, shape (N,)
+        ``C / sum(alpha)``: 1 without any evidence, towards 0 with ever more.
+    """
+
+    alpha: np.ndarray
+    vacuity: np.ndarray
+
+
+def vacuity(alpha):
+    """How little evidence there is: the number of classes over the sum of the concentrations.
+
+    Parameters
+    ----------
+    alpha : array, shape (N, C)
+        Concentrations of Dirichlets, above 0.
+
+    Returns
+    -------
+    array, shape (N,), float64
+        1 for the uniform Dirichlet, whose concentrations are 1; in (0, 1] for
+        those of at least 1, and above 1 where they lie below.
+
+    Raises
+    ------
+    ValueError
+        If ``alpha`` has another shape, is empty, or is not finite and above 0.
+
+    References
+    ----------
+    Sensoy, Kaplan and Kandemir (2018), Evidential deep learning to quantify
+    classification uncertainty, eq. 1.
+    """
+    alpha = _as_concentrations(alpha)
+    return alpha.shape[1] / alpha.sum(axis=1)
+
+
+def decompose(alpha):
+    """Total, aleatoric and epistemic uncertainty of Dirichlets, in closed form.
+
+    The expected entropy of a draw is ``digamma(s + 1) - sum(mean * digamma(alpha + 1))``
+    with ``s = sum(alpha)``; no draws are needed.
+
+    Parameters
+    ----------
+    alpha : array, shape (N, C)
+        Concentrations, above 0.
+
+    Returns
+    -------
+    DirichletDecomposition
+        With ``mean``, ``total``, ``aleatoric``, ``epistemic``, ``confidence``,
+        ``alpha`` and ``vacuity``; entropies in nats.
+
+    Raises
+    ------
+    ValueError
+        As :func:`vacuity`.
+
+    References
+    ----------
+    Malinin and Gales (2018), Predictive uncertainty estimation via prior
+    networks, section 3.
+    """
+    alpha = _as_concentrations(alpha)
+    strength = alpha.sum(axis=1, keepdims=True)
+    mean = alpha / strength
+    total = predictive_entropy(mean)
+    aleatoric = (mean * (digamma(strength + 1) - digamma(alpha + 1))).sum(axis=1)
+    aleatoric = np.clip(aleatoric, 0.0, total)  # rounding alone leaves the range
+    return DirichletDecomposition(
+        mean=mean,
+        total=total,
+        aleatoric=aleatoric,
+        epistemic=total - aleatoric,
+        confidence=mean.max(axis=1),
+        alpha=alpha,
+        vacuity=alpha.shape[1] / strength[:, 0],
+    )
+
+
+def sample(alpha, samples=100, seed=0):
+    """Class probabilities drawn from Dirichlets, as sampled models would give them.
+
+    Parameters
+    ----------
+    alpha : array, shape (N, C)
+        Concentrations, above 0.
+    samples : int
+        Draws for each input, ``S``.
+    seed : int or numpy.random.Generator
+
+    Returns
+    -------
+    array, shape (S, N, C), float64
+        Probabilities. Draws of different inputs are independent: unlike
+        sampled networks, they are no joint samples.
+
+    Raises
+    ------
+    ValueError
+        As :func:`vacuity`, or if ``samples`` is not a whole number of at least 1.
+    """
+    alpha = _as_concentrations(alpha)
+    rng = as_generator(seed)
+    shape = (as_whole(samples, "samples"), *alpha.shape)
+    # A gamma of concentration a is one of a + 1 times a uniform to the power 1 / a. In logarithms that
+    # holds where small concentrations would leave nothing but zeros to divide by.
+    logs = np.log(rng.standard_gamma(alpha + 1, size=shape)) + np.log1p(-rng.random(shape)) / alpha
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def dirichlet_kl(alpha, beta=None):
+    """Kullback–Leibler divergence between Dirichlets, KL(Dir(alpha) || Dir(beta)).
+
+    Parameters
+    ----------
+    alpha : array, shape (N, C)
+        Concentrations, above 0.
+    beta : array, shape (N, C) or (C,), optional
+        Those of the other; by default all 1, the uniform distribution.
+
+    Returns
+    -------
+    array, shape (N,), float64
+        In nats, at least 0.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or the concentrations are empty or not finite and
+        above 0.
+
+    References
+    ----------
+    Sensoy, Kaplan and Kandemir (2018), section 4, for the uniform one.
+    """
+    alpha = _as_concentrations(alpha)
+    beta = np.ones(alpha.shape[1]) if beta is None else as_real(beta, "beta")
+    if beta.shape not in (alpha.shape, alpha.shape[1:]):
+        raise ValueError(f"beta: expected the shape {alpha.shape} or {alpha.shape[1:]}, got {beta.shape}")
+    if beta.min() <= 0:
+        raise ValueError(f"beta: expected concentrations above 0, got {beta.min():.4g}")
+    strength = alpha.sum(axis=1)
+    normalisers = (
+        gammaln(strength) - gammaln(beta.sum(axis=-1)) + (gammaln(beta) - gammaln(alpha)).sum(axis=1)
+    )
+    moments = ((alpha - beta) * (digamma(alpha) - digamma(strength)[:, None])).sum(axis=1)
+    return np.maximum(normalisers + moments, 0.0)
+
+
+def _as_concentrations(alpha):
+    alpha = as_real(alpha, "alpha", ndim=2)
+    if alpha.shape[1] < 2:
+        raise ValueError(f"alpha: expected at least two classes, shape (inputs, classes), got {alpha.shape}")
+    if alpha.min() <= 0:
+        raise ValueError(f"alpha: expected concentrations above 0, got {alpha.min():.4g}: are these logits?")
+    return alpha

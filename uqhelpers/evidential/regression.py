@@ -1,0 +1,183 @@
+"""Evidential regression: a normal-inverse-gamma over mean and variance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uqhelpers._checks import as_number, as_real
+from uqhelpers._torch import torch
+from uqhelpers.evidential.heads import expect_above, wide
+from uqhelpers.metrics import RegressionPrediction
+from uqhelpers.training import predict_outputs
+
+__all__ = [
+    "EvidentialRegression",
+    "EvidentialRegressionLoss",
+    "nig_nll",
+    "predict_regression",
+]
+
+
+def nig_nll(y, gamma, nu, alpha, beta):
+    """Negative log-likelihood of targets under a normal-inverse-gamma with mean and variance integrated out.
+
+    What remains is a Student t with ``2 alpha`` degrees of freedom around
+    ``gamma``, of scale ``sqrt(beta * (1 + nu) / (nu * alpha))``. It depends on
+    ``beta`` and ``nu`` through ``beta * (1 + nu) / nu`` only: three numbers are
+    learned from data, not four.
+
+    Parameters
+    ----------
+    y : array
+        Targets.
+    gamma, nu, alpha, beta : arrays of the shape of ``y``, or numbers
+        Parameters; all but ``gamma`` above 0.
+
+    Returns
+    -------
+    array of the shape of the arguments, float64
+        In nats a target, with all constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is empty or not finite, shapes differ, or a parameter is
+        not above 0.
+
+    References
+    ----------
+    Amini et al. (2020), eq. 7 and 8. Meinert, Gawlikowski and Lavin (2023), The
+    unreasonable effectiveness of deep evidential regression, section 3.
+    """
+    given = {"y": y, "gamma": gamma, "nu": nu, "alpha": alpha, "beta": beta}
+    given = {name: as_real(value, name) for name, value in given.items()}
+    shape = given["y"].shape
+    for name, value in given.items():
+        if value.ndim and shape and value.shape != shape:
+            raise ValueError(f"{name}: expected a number or the shape of y, {shape}, got {value.shape}")
+        shape = shape or value.shape
+        if name in ("nu", "alpha", "beta") and value.min() <= 0:
+            raise ValueError(f"{name}: expected numbers above 0, got {value.min():.4g}")
+    return _nig_nll(*(torch.from_numpy(np.array(value)) for value in given.values())).numpy()
+
+
+class EvidentialRegressionLoss:
+    """Likelihood of a normal-inverse-gamma and the penalty of evidence where it errs: for ``training.fit``.
+
+    The mean over the minibatch of ``nll + regulariser * abs(y - gamma) * (2 * nu + alpha)``.
+
+    Parameters
+    ----------
+    regulariser : float
+        Weight of the penalty, at least 0. It has the dimension of one over the
+        target's unit, and it decides what comes out as epistemic: see the chapter.
+
+    Raises
+    ------
+    ValueError
+        If the weight is below 0; when called, if shapes do not fit, or the
+        parameters are not those of a normal-inverse-gamma.
+
+    References
+    ----------
+    Amini et al. (2020), eq. 8 to 10.
+    """
+
+    def __init__(self, regulariser=0.01):
+        self.regulariser = as_number(regulariser, "regulariser", low=0)
+
+    def __call__(self, parameters, targets):
+        if parameters.ndim != 2 or parameters.shape[1] != 4:
+            raise ValueError(f"parameters: expected the shape (inputs, 4), got {tuple(parameters.shape)}")
+        if targets.shape not in (parameters.shape[:1], (len(parameters), 1)):
+            raise ValueError(f"targets: expected {len(parameters)} numbers, got {tuple(targets.shape)}")
+        expect_above(parameters[:, 1:], 0, "parameters", "NormalInverseGammaHead")
+        gamma, nu, alpha, beta = wide(parameters).unbind(dim=1)
+        y = targets.reshape(-1).to(gamma.dtype)  # (N, 1) against (N,) would broadcast to (N, N)
+        value = _nig_nll(y, gamma, nu, alpha, beta)
+        return (value + self.regulariser * (y - gamma).abs() * (2 * nu + alpha)).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class EvidentialRegression(RegressionPrediction):
+    """What an evidential regression predicts: a mean and **standard deviations**, and their parameters.
+
+    Attributes
+    ----------
+    mean : array, shape (N,)
+        Predictive mean γ.
+    epistemic : array, shape (N,)
+        Standard deviation, ``sqrt(beta / (nu * (alpha - 1)))``, in the unit of the targets.
+    total : array, shape (N,)
+        Standard deviation of a new observation: that of the Student t.
+    aleatoric : array, shape (N,)
+        Standard deviation, ``sqrt(beta / (alpha - 1))``; the squares of both parts
+        add up to that of ``total``.
+    nu, alpha, beta : arrays, shape (N,)
+        The other parameters of the normal-inverse-gamma.
+    """
+
+    aleatoric: np.ndarray
+    nu: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+
+
+def predict_regression(model, inputs, batch_size=500):
+    """Mean and standard deviations of an evidential regression, in one pass.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A network that ends in a :class:`NormalInverseGammaHead`; left in the
+        state in which it came.
+    inputs : array, shape (N, ...), or iterable of batches
+        Inputs; or a ``DataLoader`` that keeps their order.
+    batch_size : int
+        Inputs at a time.
+
+    Returns
+    -------
+    EvidentialRegression
+        ``mean``, ``aleatoric``, ``epistemic`` and ``total`` in the unit of the
+        targets: standard deviations, where the paper has variances.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are empty or not finite, the model has no weights, or it puts
+        out something else than the four parameters.
+
+    References
+    ----------
+    Amini et al. (2020), eq. 5.
+    """
+    parameters = predict_outputs(model, inputs, batch_size)
+    legal = parameters.ndim == 2 and parameters.shape[1] == 4 and np.isfinite(parameters).all()
+    if not legal or (parameters[:, 1:] <= [0, 1, 0]).any():
+        raise ValueError(
+            "model: expected γ, ν > 0, α > 1 and β > 0, shape (inputs, 4): does it end in a "
+            f"NormalInverseGammaHead? Got shape {parameters.shape}"
+        )
+    gamma, nu, alpha, beta = parameters.T
+    noise = beta / (alpha - 1)
+    return EvidentialRegression(
+        mean=gamma,
+        epistemic=np.sqrt(noise / nu),
+        total=np.sqrt(noise + noise / nu),
+        aleatoric=np.sqrt(noise),
+        nu=nu,
+        alpha=alpha,
+        beta=beta,
+    )
+
+
+def _nig_nll(y, gamma, nu, alpha, beta):
+    omega = 2 * beta * (1 + nu)
+    return (
+        0.5 * torch.log(torch.pi / nu)
+        - alpha * torch.log(omega)
+        + (alpha + 0.5) * torch.log((y - gamma).square() * nu + omega)
+        + torch.lgamma(alpha)
+        - torch.lgamma(alpha + 0.5)
+    )
