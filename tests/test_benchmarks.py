@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchmarks import bench, bench_ddu, bench_mc_dropout, provenance, reproduce
+from benchmarks import bench, bench_conformal, bench_ddu, bench_mc_dropout, provenance, reproduce
 
 
 def test_every_benchmark_and_every_table_can_be_run_by_name():
@@ -120,3 +120,24 @@ def test_detectors_were_no_slower_than_pytorch_ood():
     rows = json.loads(path.read_text())["rows"]
     assert {row["name"].split(",")[0] for row in rows} == {"ODIN", "energy", "Mahalanobis"}
     assert all(row["baseline"].startswith("pytorch-ood") and row["ratio"] <= 1 for row in rows)
+
+
+def test_sets_were_as_many_times_as_fast_as_mapies_as_promised():
+    rows = stored_rows("conformal")
+    for name, bound in bench_conformal.BOUNDS.items():
+        assert rows[f"{name} sets"]["ratio"] < 1 / bound
+    assert rows["LAC sets"]["same"] == 1
+    assert rows["CQR intervals"]["same"] == 1
+    assert rows["CQR intervals, beside copying"]["ratio"] <= 2
+
+
+@pytest.mark.parametrize("kind", ["wide", "of five members"])
+def test_a_hundred_thousand_boxes_took_two_seconds(kind):
+    rows = stored_rows("conformal")
+    assert rows[f"lower entropy, {kind}"]["ours_s"] + rows[f"upper entropy, {kind}"]["ours_s"] <= 2
+
+
+def test_the_benchmark_of_sets_and_boxes_runs_small():
+    rows = {row["name"]: row for row in bench_conformal.rows(inputs=3000, boxes=200, repeats=1)}
+    assert len(rows) == 9
+    assert all(row["ours_s"] > 0 for row in rows.values())

@@ -12,13 +12,14 @@ from benchmarks import (
     provenance,
     reproduce_adversarial,
     reproduce_confidnet,
+    reproduce_conformal,
     reproduce_ddu,
     reproduce_deep_ensembles,
     reproduce_first_seed,
     reproduce_ood,
     reproduce_uci,
 )
-from uqhelpers import data, metrics
+from uqhelpers import conformal, data, metrics
 
 
 def stored(name):
@@ -343,6 +344,7 @@ def test_the_published_gain_of_confidnet_rests_on_the_dropout_left_on():
         assert on.mean() > usual.mean() > off.mean()
 
 
+<<<<<<< HEAD
 def test_the_stored_page_of_the_attacks_is_that_of_the_stored_figures():
     content, page = stored("adversarial")
     assert page.startswith(reproduce_adversarial.page(content["runs"]))
@@ -376,3 +378,38 @@ def test_the_slip_of_the_notebook_flatters_on_every_seed():
 def test_a_box_holds_the_quartiles_and_whiskers_without_the_outliers():
     values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 100.0, -50.0])
     assert reproduce_adversarial.box(values) == pytest.approx([1.0, 1.5, 3.0, 4.5, 5.0])
+=======
+# --- conformal sets -------------------------------------------------------------------------------------
+
+
+def test_the_stored_page_of_conformal_sets_is_that_of_the_stored_figures():
+    content, page = stored("conformal")
+    assert len(content["runs"]) >= 5
+    assert page.startswith(reproduce_conformal.page(content["runs"]))
+
+
+@pytest.mark.parametrize("alpha", reproduce_conformal.LEVELS)
+def test_conformal_sets_of_mnist_kept_their_promise_and_the_naive_ones_missed_it(alpha):
+    runs = stored("conformal")[0]["runs"]
+    law = conformal.coverage_law(reproduce_conformal.CALIBRATION, alpha)
+    for method in reproduce_conformal.OPTIONS:
+        found = np.mean([run["clean"][f"{method}, {alpha}"]["coverage"] for run in runs])
+        error = law.std / np.sqrt(len(runs) * reproduce_conformal.SPLITS)
+        assert found > 1 - alpha - 5 * error, method
+        if method != "lac by class":  # which has few calibration digits for each, and rounds up
+            assert found < law.mean + 5 * error, method
+    naive = np.mean([run["clean"][f"naive, {alpha}"]["coverage"] for run in runs])
+    assert naive > 1 - alpha / 2
+
+
+def test_damage_breaks_the_promise_and_the_score_decides_how():
+    runs = stored("conformal")[0]["runs"]
+
+    def coverage(method, kind):
+        return np.mean([run["damaged"][f"{method}, {kind}, 5"]["coverage"] for run in runs])
+
+    for kind in reproduce_conformal.DAMAGES:
+        assert coverage("lac", kind) < 0.3
+        assert coverage("lac", kind) < coverage("aps", kind) - 0.2
+        assert coverage("aps", kind) < 0.9
+>>>>>>> c16

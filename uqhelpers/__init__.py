@@ -20,6 +20,8 @@ _MODULES = (
     "bayesian_linear_regression",
     "calibration",
     "confidnet",
+    "conformal",
+    "credal",
     "data",
     "ddu",
     "deep_ensembles",

@@ -172,7 +172,21 @@ def make_cases():
             "std": np.array([0.25, 0.5, 0.375]),
         },
         "features": features,
+        # Calibration scores 1 to n: the threshold that a library takes is the rank it takes.
+        "ranks": {"sizes": np.array([19, 20, 99, 999])},
+        # Predictions that are right and labels drawn from them, 60 times 200 to calibrate and 500 to test.
+        "sets": right_predictions(np.random.default_rng(3), 60, 700),
+        # Four sampled predictions of five classes; and one input whose classes are all alike.
+        "members": {"probs": distributions(np.random.default_rng(4).dirichlet(np.ones(5), (4, 50)))},
+        "alike": {"probs": np.full((1, 10), 0.1)},
     }
+
+
+def right_predictions(generator, times, inputs):
+    """Probabilities of six classes and labels drawn from them, ``times`` data sets one after the other."""
+    probs = distributions(softmax(rounded(2 * generator.normal(size=(times * inputs, 6)), 10)))
+    labels = (probs.cumsum(axis=1) < generator.random((len(probs), 1))).sum(axis=1)
+    return {"probs": probs, "labels": np.minimum(labels, 5), "inputs": np.array([inputs])}
 
 
 def fingerprint(cases):

@@ -374,7 +374,7 @@ def torch_uncertainty(cases):
         for weight in (0.0, 0.5):
             loss = losses.DECLoss(reg_weight=weight, loss_type=kind, reduction="none")
             found[f"evidential {kind}, penalty {weight:g}"] = loss(evidence, labels)[:, 0]
-    return found
+    return found | first_ranks(cases)
 
 
 def foolbox(cases):
@@ -493,6 +493,126 @@ def popular_recipe(cases):
     return found
 
 
+def mapie(cases):
+    """Thresholds of split conformal regression, and coverage of adaptive sets."""
+    from mapie.classification import SplitConformalClassifier
+    from mapie.regression import SplitConformalRegressor
+    from sklearn.base import ClassifierMixin, RegressorMixin
+
+    from benchmarks.bench_conformal import Column, Given
+
+    found = {"ranks": []}
+    for n in cases["ranks"]["sizes"]:
+        model = SplitConformalRegressor(
+            type("Zero", (RegressorMixin, Column), {})(0), confidence_level=0.9, prefit=True
+        )
+        model.conformalize(np.zeros((n, 1)), np.arange(1.0, n + 1))
+        found["ranks"].append(model.predict_interval(np.zeros((1, 1)))[1].ravel()[1])
+    case, size = cases["sets"], cases["sets"]["inputs"][0]
+    covered = {"True": [], "False": [], "randomized": []}
+    for start in range(0, len(case["labels"]), size):
+        probs, labels = case["probs"][start : start + size], case["labels"][start : start + size]
+        model = SplitConformalClassifier(
+            type("Given", (ClassifierMixin, Given), {})(6),
+            confidence_level=0.9,
+            conformity_score="aps",
+            prefit=True,
+            random_state=start,
+        )
+        model.conformalize(probs[:200], labels[:200])
+        for name, coverage in covered.items():
+            last = {"True": True, "False": False}.get(name, name)
+            sets = model.predict_set(probs[200:], conformity_score_params={"include_last_label": last})[1]
+            coverage.append(sets[np.arange(size - 200), labels[200:], 0].mean())
+    return found | {f"coverage of APS, last class {name}": np.mean(v) for name, v in covered.items()}
+
+
+def crepes(cases):
+    """Thresholds of split conformal regression."""
+    from crepes import ConformalRegressor
+
+    found = []
+    for n in cases["ranks"]["sizes"]:
+        model = ConformalRegressor()
+        model.fit(np.arange(1.0, n + 1))
+        found.append(model.predict_int(np.zeros(1), confidence=0.9)[0, 1])
+    return {"ranks": found}
+
+
+def puncc(cases):
+    """The weighted quantile at the rank, and the size of a set by how many inputs are asked about at once."""
+    from deel.puncc.api.prediction_sets import raps_set
+    from deel.puncc.api.utils import quantile
+
+    alike = cases["alike"]["probs"]
+
+    def size(times):
+        return len(raps_set(np.repeat(alike, times, axis=0), 0.95, 0, 1, rand=False)[0][0])
+
+    return {
+        "ranks": [quantile(np.arange(1.0, n + 1), 0.9 * (n + 1) / n) for n in cases["ranks"]["sizes"]],
+        "set of one input": size(1),
+        "set of one among fifty": size(50),
+    }
+
+
+def probly(cases):
+    """Entropies of credal sets, in nats."""
+    with standing_in("mpltern"):
+        from probly.quantification import classification as theirs
+
+    probs = cases["members"]["probs"].transpose(1, 0, 2)
+    names = "lower_entropy", "upper_entropy", "lower_entropy_convex_hull", "upper_entropy_convex_hull"
+    found = {name: getattr(theirs, name)(probs, base=np.e) for name in names}
+    return found | {f"mean of {name}": values.mean() for name, values in found.items()}
+
+
+@contextlib.contextmanager
+def standing_in(*packages):
+    """Empty modules for what a library imports and nothing asked here needs, while it loads."""
+    import sys
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, SimpleNamespace
+
+    import uqhelpers._torch
+
+    class Empty(ModuleType):
+        __path__ = ()
+
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {})
+
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] in packages:
+            return ModuleSpec(name, loader, is_package=True)
+        return None
+
+    loader = SimpleNamespace(create_module=lambda spec: Empty(spec.name), exec_module=lambda module: None)
+    finder = SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def first_ranks(cases):
+    """torch-uncertainty's threshold for the scores i / (n + 1), as the rank it lies at."""
+    from torch_uncertainty.post_processing import ConformalClsTHR
+
+    from uqhelpers._torch import torch
+
+    found = []
+    for n in cases["ranks"]["sizes"].tolist():
+        right = 1 - torch.arange(1, n + 1).double() / (n + 1)
+        model = ConformalClsTHR(alpha=0.1, model=torch.nn.Identity(), enable_ts=False)
+        model.fit([(torch.stack([right, 1 - right], dim=1).log(), torch.zeros(n).long())])
+        found.append(model.q_hat * (n + 1))
+    return {"ranks": found}
+
+
 LIBRARIES = {
     "scikit-learn": scikit_learn,
     "scipy": scipy,
@@ -505,6 +625,10 @@ LIBRARIES = {
     "torch-uncertainty": torch_uncertainty,
     "torchattacks": torchattacks,
     "uncertainty-toolbox": uncertainty_toolbox,
+    "mapie": mapie,
+    "crepes": crepes,
+    "puncc": puncc,
+    "probly": probly,
 }
 PACKAGES = {"popular recipe": "torch"}  # the distribution whose version counts, where it has another name
 

@@ -16,7 +16,7 @@ import numpy as np
 from tests.peers.cases import make_cases
 from tests.peers.record import STORED
 from tools.book import ROOT
-from uqhelpers import metrics
+from uqhelpers import conformal, credal, metrics
 
 PAGE = ROOT / "book" / "reference" / "disagreements.md"
 
@@ -126,6 +126,36 @@ def farthest_when_standardised(cases):
     images = (case["images"] - 0.5) / case["std"][:, None, None]
     ends = images.min() - 1, images.max() + 1
     return np.abs(adversarial.fgsm(model, images, labels, budget, bounds=ends) - images).max()
+def of_rank(place):
+    """The rank that bounds the next score, for one of the sizes."""
+    return lambda cases: conformal.rank(int(cases["ranks"]["sizes"][place]), 0.1)
+
+
+def covered_by_adaptive_sets(cases):
+    """Mean coverage of our adaptive sets, randomised alike at calibration and prediction."""
+    case, size, found = cases["sets"], cases["sets"]["inputs"][0], []
+    for start in range(0, len(case["labels"]), size):
+        probs, labels = case["probs"][start : start + size], case["labels"][start : start + size]
+        fitted = conformal.SplitClassifier("aps", seed=start).fit(probs[:200], labels[:200])
+        found.append(conformal.covered(fitted.predict(probs[200:]), labels[200:]).mean())
+    return np.mean(found)
+
+
+def ten_alike():
+    """Calibration data for which the threshold lies above .9: ten classes alike, all of them true in turn."""
+    return np.full((100, 10), 0.1), np.arange(100) % 10
+
+
+def set_of_alike(cases):
+    """How many of ten classes that are alike are in one input's set."""
+    fitted = conformal.SplitClassifier("aps").fit(*ten_alike())
+    return fitted.predict(cases["alike"]["probs"]).sum()
+
+
+def bound_of_members(kind, bound):
+    """Mean entropy bound of the sampled members' credal sets."""
+
+    return lambda cases: bound(credal.from_ensemble(cases["members"]["probs"], kind)).mean()
 
 
 PHANTOM = "a bin of its own for confidence 1: eleven where ten were asked for"
@@ -134,6 +164,10 @@ ORDER = "tied predictions are ranked by the order of the inputs"
 SURE = "fgsm, moved by a sure network"
 SIGN_OF_ZERO = "the softmax rounds to 1, its gradient to 0, and the sign of 0 moves nothing"
 STEPS = "a fixed number of small steps from a fixed start"
+
+FLOATS = "(1 - .9)(n + 1) lies just below a whole number in floats, and is cut off: one rank too high"
+MIXED = "calibrated with a random share of the last class, predicted with all or none of it"
+SEARCH = "one local search from the average; entropy is concave, and its minimum at a vertex"
 
 ROWS = [
     Row("torchmetrics", "ECE, half of it certain", "ece of certainty", calibration("certain"), PHANTOM),
@@ -335,6 +369,58 @@ ROWS = [
         median_quantile,
         "prediction minus target, where target minus prediction is meant: the curve is mirrored",
         5,
+    ),
+    Row(
+        "crepes",
+        "rank of the threshold, 19 scores, α = .1",
+        "ranks",
+        of_rank(0),
+        FLOATS,
+        pick=0,
+    ),
+    Row("crepes", "rank of the threshold, 99 scores, α = .1", "ranks", of_rank(2), FLOATS, pick=2),
+    Row(
+        "torch-uncertainty",
+        "rank of the threshold, 20 scores, α = .1",
+        "ranks",
+        of_rank(1),
+        "the plain quantile of the calibration scores: no place for the new one, coverage below the promise",
+        pick=1,
+    ),
+    Row(
+        "mapie",
+        "coverage of APS sets, promised .9, last class in",
+        "coverage of APS, last class True",
+        covered_by_adaptive_sets,
+        MIXED,
+    ),
+    Row(
+        "mapie",
+        "coverage of APS sets, promised .9, last class out",
+        "coverage of APS, last class False",
+        covered_by_adaptive_sets,
+        MIXED,
+    ),
+    Row(
+        "puncc",
+        "classes in a set of ten alike ones, one input asked about",
+        "set of one input",
+        set_of_alike,
+        "the size is capped at the number of inputs, not of classes",
+    ),
+    Row(
+        "probly",
+        "lower entropy of a box, mean over inputs",
+        "mean of lower_entropy",
+        bound_of_members("box", credal.lower_entropy),
+        SEARCH,
+    ),
+    Row(
+        "probly",
+        "lower entropy of a hull, mean over inputs",
+        "mean of lower_entropy_convex_hull",
+        bound_of_members("hull", credal.lower_entropy),
+        SEARCH,
     ),
 ]
 

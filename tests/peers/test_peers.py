@@ -15,7 +15,7 @@ import pytest
 from tests.peers import cases as inputs
 from tests.peers import record, table
 from tools.book import ROOT
-from uqhelpers import metrics
+from uqhelpers import conformal, credal, metrics
 
 INSTALLED = ("scikit-learn", "scipy", "torchmetrics", "popular recipe")  # beside the pinned environment
 SINGLE = 1e-5  # what float32 arithmetic, and a constant added to a denominator, leave
@@ -746,3 +746,53 @@ class TestTable:
         assert capsys.readouterr().out.strip() == table.markdown(STORED)
         table.main(["--write"])
         assert table.markdown(STORED) in table.PAGE.read_text(encoding="utf-8")
+
+
+SIZES = CASES["ranks"]["sizes"].tolist()
+RANKS = [conformal.rank(n, 0.1) for n in SIZES]
+
+
+class TestConformalPrediction:
+    """Ranks, adaptive sets, and the entropies of credal sets."""
+
+    @pytest.mark.parametrize("library", ["mapie", "puncc"])
+    def test_the_rank_is_theirs(self, library):
+        assert theirs(library, "ranks").tolist() == RANKS
+
+    def test_counted_from_above_in_floats_it_is_one_too_high(self):
+        assert (theirs("crepes", "ranks") - RANKS).tolist() == [1, 0, 1, 1]
+
+    def test_without_the_new_score_it_is_too_low(self):
+        for n, rank, found in zip(SIZES, RANKS, theirs("torch-uncertainty", "ranks"), strict=True):
+            assert found == pytest.approx(1 + 0.9 * (n - 1), rel=1e-6)
+            assert found / (n + 1) < 0.9 <= rank / (n + 1)
+
+    def test_adaptive_sets_randomised_alike_keep_the_promise_and_others_do_not(self):
+        ours = table.covered_by_adaptive_sets(CASES)
+        assert ours == pytest.approx(0.9, abs=0.01)
+        assert theirs("mapie", "coverage of APS, last class randomized") == pytest.approx(0.9, abs=0.01)
+        assert theirs("mapie", "coverage of APS, last class True") > 0.92
+        assert theirs("mapie", "coverage of APS, last class False") < 0.85
+
+    def test_a_set_does_not_depend_on_how_many_are_asked_about(self):
+        assert theirs("puncc", "set of one input") != theirs("puncc", "set of one among fifty")
+        fitted = conformal.SplitClassifier("aps").fit(*table.ten_alike())
+        alike = CASES["alike"]["probs"]
+        assert fitted.predict(alike).sum() == fitted.predict(np.repeat(alike, 50, axis=0))[0].sum()
+
+    @pytest.mark.parametrize(
+        ("name", "kind"), [("upper_entropy", "box"), ("upper_entropy_convex_hull", "hull")]
+    )
+    def test_upper_entropies_are_theirs(self, name, kind):
+        ours = credal.upper_entropy(credal.from_ensemble(CASES["members"]["probs"], kind))
+        assert np.abs(ours - theirs("probly", name)).max() < 1e-5
+
+    @pytest.mark.parametrize(
+        ("name", "kind", "share"),
+        [("lower_entropy", "box", 0.2), ("lower_entropy_convex_hull", "hull", 0.05)],
+    )
+    def test_a_local_search_stops_above_the_lower_entropy(self, name, kind, share):
+        ours = credal.lower_entropy(credal.from_ensemble(CASES["members"]["probs"], kind))
+        above = theirs("probly", name) - ours
+        assert above.min() > -1e-6
+        assert np.mean(above > 1e-4) > share
