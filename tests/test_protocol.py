@@ -137,8 +137,22 @@ def line(inputs):
     return uq.bayesian_linear_regression.BayesianLinearRegression().fit(X, Y).predict(inputs)
 
 
+@quiet
+def smoothed():
+    return uq.adversarial.Smoothed(classifier(), sigma=0.5)
+
+
 # For each predictor: what is predicted, and how.
 PREDICT = {
+    "adversarial.Smoothed.predict": (CLOUDS, lambda x: smoothed().predict(x, draws=20)),
+    "conformal.SplitClassifier.predict": (
+        CLOUDS,
+        lambda x: uq.conformal.SplitClassifier().fit(probs(CLOUDS), LABELS).predict(probs(x)),
+    ),
+    "conformal.SplitRegressor.predict": (
+        X,
+        lambda x: uq.conformal.SplitRegressor().fit(X[:, 0], Y).predict(np.asarray(x)[:, 0]),
+    ),
     "bayesian_linear_regression.BayesianLinearRegression.predict": (X, line),
     "calibration.HistogramBinning.predict": (
         CLOUDS,
@@ -351,6 +365,14 @@ FIT = {
         lambda *data: uq.calibration.VectorScaling(0.1).fit(*data),
         lambda fitted: fitted.predict(logits(CLOUDS)),
     ),
+    "conformal.SplitClassifier.fit": (
+        lambda *data: uq.conformal.SplitClassifier().fit(*data),
+        lambda fitted: fitted.predict(probs(CLOUDS)),
+    ),
+    "conformal.SplitRegressor.fit": (
+        lambda *data: uq.conformal.SplitRegressor().fit(*data),
+        lambda fitted: np.asarray(fitted.predict(X[:, 0])),
+    ),
     "confidnet.ConfidNet.fit": (fit_confidnet, lambda fitted: fitted.score(CLOUDS)),
     "confidnet.TrustScore.fit": (
         lambda *data: uq.confidnet.TrustScore(k=3).fit(*data),
@@ -395,6 +417,8 @@ FIT = {
 def data_of(name):
     if name.startswith("calibration"):
         return (logits if "Vector" in name else probs)(CLOUDS), LABELS
+    if name.startswith("conformal"):
+        return (X[:, 0], Y) if "Regressor" in name else (probs(CLOUDS), LABELS)
     return (X, Y) if "Regression" in name else (CLOUDS, LABELS)
 
 

@@ -344,7 +344,6 @@ def test_the_published_gain_of_confidnet_rests_on_the_dropout_left_on():
         assert on.mean() > usual.mean() > off.mean()
 
 
-<<<<<<< HEAD
 def test_the_stored_page_of_the_attacks_is_that_of_the_stored_figures():
     content, page = stored("adversarial")
     assert page.startswith(reproduce_adversarial.page(content["runs"]))
@@ -378,7 +377,8 @@ def test_the_slip_of_the_notebook_flatters_on_every_seed():
 def test_a_box_holds_the_quartiles_and_whiskers_without_the_outliers():
     values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 100.0, -50.0])
     assert reproduce_adversarial.box(values) == pytest.approx([1.0, 1.5, 3.0, 4.5, 5.0])
-=======
+
+
 # --- conformal sets -------------------------------------------------------------------------------------
 
 
@@ -412,4 +412,3 @@ def test_damage_breaks_the_promise_and_the_score_decides_how():
         assert coverage("lac", kind) < 0.3
         assert coverage("lac", kind) < coverage("aps", kind) - 0.2
         assert coverage("aps", kind) < 0.9
->>>>>>> c16

@@ -21,9 +21,12 @@ RETURNS = re.compile(r"^Returns\n-+\n(?:\w+ : )?([\w.]+)", re.MULTILINE)
 
 # What predicts and does not answer with named parts, or ranks without a score: why.
 EXCEPTIONS = {
+    "adversarial.Smoothed.predict": "the class that wins under noise, or -1: a vote, no probabilities",
     "calibration.HistogramBinning.predict": "a map from probabilities to probabilities: no parts to name",
     "calibration.IsotonicCalibration.predict": "a map from probabilities to probabilities, likewise",
     "calibration.VectorScaling.predict": "a map from logits to probabilities: no parts to name",
+    "conformal.SplitClassifier.predict": "sets of classes with a promise, instead of one distribution",
+    "conformal.SplitRegressor.predict": "intervals with a promise: two ends, and no mean of their own",
     "laplace.LastLayerLaplace.predict": (
         "the array of probabilities: the formulas average without samples, so there are no parts; "
         "`laplace.predict(posterior, inputs)` samples them"

@@ -126,6 +126,8 @@ def farthest_when_standardised(cases):
     images = (case["images"] - 0.5) / case["std"][:, None, None]
     ends = images.min() - 1, images.max() + 1
     return np.abs(adversarial.fgsm(model, images, labels, budget, bounds=ends) - images).max()
+
+
 def of_rank(place):
     """The rank that bounds the next score, for one of the sizes."""
     return lambda cases: conformal.rank(int(cases["ranks"]["sizes"][place]), 0.1)

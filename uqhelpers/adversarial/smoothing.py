@@ -11,6 +11,7 @@ from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.spaces import Space
 from uqhelpers.adversarial.victims import as_problem, as_victim
+from uqhelpers.batches import join
 
 ABSTAIN = -1
 
@@ -118,7 +119,7 @@ class Smoothed:
 
         Parameters
         ----------
-        inputs : array, shape (N, ...)
+        inputs : array, shape (N, ...), or iterable of batches
         draws : int
             Noisy copies of each input.
         seed : int
@@ -140,6 +141,7 @@ class Smoothed:
         """
         draws, batch_size = as_whole(draws, "draws"), as_whole(batch_size, "batch_size")
         generator = torch.Generator().manual_seed(_stream(as_whole(seed, "seed", low=0)))
+        inputs = join(inputs)
         tensor, _ = as_problem(self._victim, inputs, np.zeros(len(inputs), dtype=int))
         scale = self.sigma / Space.of(tensor, None, self.mean, self.std).std
         found = []

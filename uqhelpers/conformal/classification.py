@@ -156,15 +156,16 @@ class SplitClassifier:
         self.free = as_whole(free, "free", low=0) if score == "raps" else 0
         self.never_empty = bool(never_empty)
 
-    def fit(self, probs, labels, groups=None, weights=None, class_weights=None):
+    def fit(self, probs, labels=None, groups=None, weights=None, class_weights=None):
         """Find the thresholds from held-out predictions.
 
         Parameters
         ----------
-        probs : array, shape (n, C)
-            Predictions for inputs that the model was not fitted to.
-        labels : array, shape (n,)
-            Their classes.
+        probs : array, shape (n, C), or iterable of batches
+            Predictions for inputs that the model was not fitted to; or a
+            ``DataLoader`` of pairs ``(probs, labels)``.
+        labels : array, shape (n,), optional
+            Their classes; a loader brings its own.
         groups : array, shape (n,), optional
             With ``by="group"``: the group of each, any whole numbers.
         weights : array, shape (n,), optional
@@ -184,6 +185,11 @@ class SplitClassifier:
         ValueError
             If shapes, values or combinations are not as above.
         """
+        from uqhelpers.batches import gather
+
+        probs, labels = gather(probs, labels)
+        if labels is None:
+            raise ValueError("labels: expected one class an input beside an array of predictions, got None")
         probs = as_own_distributions(probs, "NC")
         labels = as_labels(labels, probs.shape[1], length=len(probs))
         if weights is not None and class_weights is not None:

@@ -47,16 +47,17 @@ class SplitRegressor:
         as_level(alpha)
         self.alpha = alpha
 
-    def fit(self, predictions, y, spread=None, weights=None):
+    def fit(self, predictions, y=None, spread=None, weights=None):
         """Find the threshold from held-out predictions.
 
         Parameters
         ----------
-        predictions : array, shape (n,), or (n, 2) with ``"cqr"``
+        predictions : array, shape (n,), or (n, 2) with ``"cqr"``, or iterable of batches
             Predicted means, or lower and upper quantiles, for inputs that the
-            model was not fitted to.
-        y : array, shape (n,)
-            Their targets.
+            model was not fitted to; or a ``DataLoader`` of pairs
+            ``(predictions, y)``.
+        y : array, shape (n,), optional
+            Their targets; a loader brings its own.
         spread : array, shape (n,), optional
             With ``"normalised"``: a predicted scale above 0, such as σ.
         weights : array, shape (n,), optional
@@ -72,6 +73,11 @@ class SplitRegressor:
         ValueError
             If shapes, values or combinations are not as above.
         """
+        from uqhelpers.batches import gather
+
+        predictions, y = gather(predictions, y)
+        if y is None:
+            raise ValueError("y: expected one target an input beside an array of predictions, got None")
         predictions, spread = self._checked(predictions, spread)
         y = as_real(y, "y", ndim=1)
         if len(y) != len(predictions):
