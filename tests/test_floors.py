@@ -113,7 +113,7 @@ def test_no_private_module_serves_one_public_module_alone():
 
 def test_a_method_has_the_name_of_a_chapter():
     chapters = {path.stem for path in notebooks() if "exercises" not in path.parts}
-    assert methods(sources()) <= chapters
+    assert methods(sources()) - {"credal"} <= chapters  # the second idea of the chapter `conformal`
 
 
 def test_the_package_names_all_of_its_parts():

@@ -152,6 +152,14 @@ PREDICT = {
         CLOUDS,
         lambda x: uq.calibration.VectorScaling(0.1).fit(logits(CLOUDS), LABELS).predict(logits(x)),
     ),
+    "conformal.SplitClassifier.predict": (
+        CLOUDS,
+        lambda x: uq.conformal.SplitClassifier().fit(probs(CLOUDS), LABELS).predict(probs(x)),
+    ),
+    "conformal.SplitRegressor.predict": (
+        X,
+        lambda x: uq.conformal.SplitRegressor().fit(np.zeros(len(X)), Y).predict(np.zeros(len(x))),
+    ),
     "confidnet.ConfidNet.predict": (CLOUDS, lambda x: confidnet().predict(x)),
     "ddu.predict": (CLOUDS, lambda x: uq.ddu.predict(classifier(), density(), x)),
     "deep_ensembles.ClassificationEnsemble.predict": (
@@ -351,6 +359,14 @@ FIT = {
         lambda *data: uq.calibration.VectorScaling(0.1).fit(*data),
         lambda fitted: fitted.predict(logits(CLOUDS)),
     ),
+    "conformal.SplitClassifier.fit": (
+        lambda *data: uq.conformal.SplitClassifier().fit(*data),
+        lambda fitted: fitted.predict(probs(CLOUDS)),
+    ),
+    "conformal.SplitRegressor.fit": (
+        lambda *data: uq.conformal.SplitRegressor().fit(*data),
+        lambda fitted: fitted.predict(np.zeros(len(X))),
+    ),
     "confidnet.ConfidNet.fit": (fit_confidnet, lambda fitted: fitted.score(CLOUDS)),
     "confidnet.TrustScore.fit": (
         lambda *data: uq.confidnet.TrustScore(k=3).fit(*data),
@@ -393,7 +409,9 @@ FIT = {
 
 
 def data_of(name):
-    if name.startswith("calibration"):
+    if name == "conformal.SplitRegressor.fit":
+        return np.zeros(len(X)), Y
+    if name.startswith(("calibration", "conformal")):
         return (logits if "Vector" in name else probs)(CLOUDS), LABELS
     return (X, Y) if "Regression" in name else (CLOUDS, LABELS)
 

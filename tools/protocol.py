@@ -24,6 +24,8 @@ EXCEPTIONS = {
     "calibration.HistogramBinning.predict": "a map from probabilities to probabilities: no parts to name",
     "calibration.IsotonicCalibration.predict": "a map from probabilities to probabilities, likewise",
     "calibration.VectorScaling.predict": "a map from logits to probabilities: no parts to name",
+    "conformal.SplitClassifier.predict": "sets of classes, with a promise and without probabilities",
+    "conformal.SplitRegressor.predict": "ends of intervals, likewise",
     "laplace.LastLayerLaplace.predict": (
         "the array of probabilities: the formulas average without samples, so there are no parts; "
         "`laplace.predict(posterior, inputs)` samples them"

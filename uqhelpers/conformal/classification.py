@@ -12,6 +12,7 @@ from uqhelpers._checks import (
     as_whole,
     to_numpy,
 )
+from uqhelpers.batches import gather
 from uqhelpers.conformal.ranks import as_level, as_weights, quantile
 from uqhelpers.metrics._common import blocks
 
@@ -156,15 +157,16 @@ class SplitClassifier:
         self.free = as_whole(free, "free", low=0) if score == "raps" else 0
         self.never_empty = bool(never_empty)
 
-    def fit(self, probs, labels, groups=None, weights=None, class_weights=None):
+    def fit(self, probs, labels=None, groups=None, weights=None, class_weights=None):
         """Find the thresholds from held-out predictions.
 
         Parameters
         ----------
         probs : array, shape (n, C)
-            Predictions for inputs that the model was not fitted to.
+            Predictions for inputs that the model was not fitted to; or a
+            ``DataLoader`` of predictions and labels.
         labels : array, shape (n,)
-            Their classes.
+            Their classes; left out with a loader.
         groups : array, shape (n,), optional
             With ``by="group"``: the group of each, any whole numbers.
         weights : array, shape (n,), optional
@@ -184,6 +186,7 @@ class SplitClassifier:
         ValueError
             If shapes, values or combinations are not as above.
         """
+        probs, labels = gather(probs, labels)
         probs = as_own_distributions(probs, "NC")
         labels = as_labels(labels, probs.shape[1], length=len(probs))
         if weights is not None and class_weights is not None:
@@ -194,7 +197,7 @@ class SplitClassifier:
             self._class_weights = as_weights(class_weights, "class_weights", self.classes_)
             weights = self._class_weights[labels]
         self._weights = None if weights is None else as_weights(weights, "weights", len(probs))
-        self._cells = self._cells_of(labels, groups, len(probs))
+        self._cells = self._cells_of(labels.copy(), groups, len(probs))
         self._scores = self._own_scores(probs, labels)
         self.threshold_ = None
         if self._weights is None:

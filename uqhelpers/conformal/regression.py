@@ -3,6 +3,7 @@
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_real, as_scores, as_whole, to_numpy
+from uqhelpers.batches import gather
 from uqhelpers.conformal.ranks import as_level, as_weights, quantile, rank
 from uqhelpers.metrics._common import blocks
 
@@ -47,16 +48,16 @@ class SplitRegressor:
         as_level(alpha)
         self.alpha = alpha
 
-    def fit(self, predictions, y, spread=None, weights=None):
+    def fit(self, predictions, y=None, spread=None, weights=None):
         """Find the threshold from held-out predictions.
 
         Parameters
         ----------
         predictions : array, shape (n,), or (n, 2) with ``"cqr"``
             Predicted means, or lower and upper quantiles, for inputs that the
-            model was not fitted to.
+            model was not fitted to; or a ``DataLoader`` of them and their targets.
         y : array, shape (n,)
-            Their targets.
+            Their targets; left out with a loader.
         spread : array, shape (n,), optional
             With ``"normalised"``: a predicted scale above 0, such as σ.
         weights : array, shape (n,), optional
@@ -72,6 +73,7 @@ class SplitRegressor:
         ValueError
             If shapes, values or combinations are not as above.
         """
+        predictions, y = gather(predictions, y)
         predictions, spread = self._checked(predictions, spread)
         y = as_real(y, "y", ndim=1)
         if len(y) != len(predictions):
