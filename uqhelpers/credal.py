@@ -317,8 +317,7 @@ def _best_mixture(members, stages=16, steps=5):
 def lower_entropy(credal):
     """The smallest entropy in the set: what stays uncertain whichever member is true.
 
-    Concave, it is least at a vertex: in a hull that is a member; in a box every
-    vertex has all classes but one at a bound, and they are
+    Concave, it is least at a vertex: a hull's member; in a box, all classes but one at a bound,
     searched by branch and bound: under the chord of ``-p log p`` between its bounds
     the problem is a fractional knapsack, whose solution splits one class; that
     class's interval is cut there, and what cannot be better is dropped. Exact for

@@ -12,6 +12,7 @@ from uqhelpers._checks import (
     as_whole,
     to_numpy,
 )
+from uqhelpers.batches import gather
 from uqhelpers.conformal.ranks import as_level, as_weights, quantile
 from uqhelpers.metrics._common import blocks
 
@@ -161,11 +162,11 @@ class SplitClassifier:
 
         Parameters
         ----------
-        probs : array, shape (n, C), or iterable of batches
+        probs : array, shape (n, C)
             Predictions for inputs that the model was not fitted to; or a
-            ``DataLoader`` of pairs ``(probs, labels)``.
-        labels : array, shape (n,), optional
-            Their classes; a loader brings its own.
+            ``DataLoader`` of predictions and labels.
+        labels : array, shape (n,)
+            Their classes; left out with a loader.
         groups : array, shape (n,), optional
             With ``by="group"``: the group of each, any whole numbers.
         weights : array, shape (n,), optional
@@ -185,11 +186,7 @@ class SplitClassifier:
         ValueError
             If shapes, values or combinations are not as above.
         """
-        from uqhelpers.batches import gather
-
         probs, labels = gather(probs, labels)
-        if labels is None:
-            raise ValueError("labels: expected one class an input beside an array of predictions, got None")
         probs = as_own_distributions(probs, "NC")
         labels = as_labels(labels, probs.shape[1], length=len(probs))
         if weights is not None and class_weights is not None:
@@ -200,7 +197,7 @@ class SplitClassifier:
             self._class_weights = as_weights(class_weights, "class_weights", self.classes_)
             weights = self._class_weights[labels]
         self._weights = None if weights is None else as_weights(weights, "weights", len(probs))
-        self._cells = self._cells_of(labels, groups, len(probs))
+        self._cells = self._cells_of(labels.copy(), groups, len(probs))
         self._scores = self._own_scores(probs, labels)
         self.threshold_ = None
         if self._weights is None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_real, as_scores, as_whole, to_numpy
+from uqhelpers.batches import gather
 from uqhelpers.conformal.ranks import as_level, as_weights, quantile, rank
 from uqhelpers.metrics._common import blocks
 
@@ -52,12 +53,11 @@ class SplitRegressor:
 
         Parameters
         ----------
-        predictions : array, shape (n,), or (n, 2) with ``"cqr"``, or iterable of batches
+        predictions : array, shape (n,), or (n, 2) with ``"cqr"``
             Predicted means, or lower and upper quantiles, for inputs that the
-            model was not fitted to; or a ``DataLoader`` of pairs
-            ``(predictions, y)``.
-        y : array, shape (n,), optional
-            Their targets; a loader brings its own.
+            model was not fitted to; or a ``DataLoader`` of them and their targets.
+        y : array, shape (n,)
+            Their targets; left out with a loader.
         spread : array, shape (n,), optional
             With ``"normalised"``: a predicted scale above 0, such as σ.
         weights : array, shape (n,), optional
@@ -73,11 +73,7 @@ class SplitRegressor:
         ValueError
             If shapes, values or combinations are not as above.
         """
-        from uqhelpers.batches import gather
-
         predictions, y = gather(predictions, y)
-        if y is None:
-            raise ValueError("y: expected one target an input beside an array of predictions, got None")
         predictions, spread = self._checked(predictions, spread)
         y = as_real(y, "y", ndim=1)
         if len(y) != len(predictions):
