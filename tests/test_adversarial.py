@@ -261,7 +261,7 @@ def test_passes_share_what_comes_before_the_dropout_and_differ_behind_it():
     with victim.settled(), torch.no_grad():
         found = victim.logits(tensor, (4, 0))
         features = net.features(net.standardise(tensor)).repeat(5, 1)
-        masks = Masks("independent", victims.OWN + 2, 0, tensor.device)
+        masks = Masks("independent", victims.OWN + 2, 0, tensor.device, len(features))
         masks.start(4)
         kept, scale = masks.draw(features, net.dropout)
         expected = net.output(torch.relu(net.hidden(features * kept * scale))).reshape(5, 7, 10)

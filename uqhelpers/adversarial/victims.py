@@ -116,7 +116,7 @@ class Thinned(Networks):
 
     def _masked(self, given, part, draw):
         step, batch = draw
-        masks = Masks("independent", OWN + self.seed, batch, part.device)
+        masks = Masks("independent", OWN + self.seed, batch, part.device, self.passes * len(part))
         masks.start(step)
         hook = self._hook(masks, len(part))
         handles = [layer.register_forward_hook(hook) for layer in self.layers]
