@@ -28,18 +28,23 @@ def violations(page, options):
     return [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]]
 
 
+def resize(page, place):
+    """Another width, and all that watches the width has acted."""
+    page.set_viewport_size({"width": look.WIDTHS[place], "height": 900})
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+
+
 @pytest.mark.browser
 def test_a_page_stands_in_light_in_dark_and_on_a_phone(page_name, site, visit):
     guest = visit(viewport={"width": look.WIDTHS["a desk"], "height": 900}, color_scheme="light")
     page = guest.open((site / f"{page_name}.html").as_uri())
     assert page.evaluate("() => document.documentElement.dataset.theme") == "light"
     assert look.wrong(page, phone=False) == {}
-    page.set_viewport_size({"width": look.WIDTHS["a phone"], "height": 844})
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    resize(page, "a phone")
     assert look.wrong(page, phone=True) == {}
     page.evaluate(SHOW_EACH_LOOK_ONCE)
     assert violations(page, ALL_BUT_COLOURS) == []
-    page.set_viewport_size({"width": look.WIDTHS["a desk"], "height": 900})
+    resize(page, "a desk")
     assert violations(page, {}) == []
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")

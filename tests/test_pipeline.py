@@ -333,7 +333,7 @@ def test_a_deleted_module_changes_the_digest(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, tmp_path / path)
     assert wheel.digest(tmp_path) == wheel.digest()
-    (tmp_path / "uqhelpers/plots.py").unlink()
+    (tmp_path / "uqhelpers/models.py").unlink()
     assert wheel.digest(tmp_path) != wheel.digest()
 
 

@@ -129,6 +129,10 @@ def test_an_empty_corner_is_no_heading():
     assert '<th scope="col">method</th>' in html({"a": {"x": 1}}, corner="method")
 
 
+def test_a_blank_column_has_no_heading():
+    assert '<tr><td></td><td></td><th scope="col">x</th></tr>' in html({"a": {" ": "why", "x": 1}})
+
+
 def test_a_terminal_gets_the_same_table():
     text = repr(plots.table({"one": {"x": BASE}, "two": {"y": 3}}, "What was measured", corner="method"))
     assert text.splitlines() == [

@@ -182,7 +182,7 @@ class CoverageLaw:
     """How the coverage of split conformal prediction is spread over calibration sets.
 
     Given the calibration set, the coverage of new inputs is a number; drawn over
-    calibration sets it follows Beta(k, n + 1 - k), whatever the data and the
+    calibration sets it follows Beta(k, n + 1 - k), for independent draws, whatever the data and the
     model, if the scores are continuous.
 
     Parameters

@@ -71,7 +71,10 @@ class Table:
             ]
             lines.append(f"<tr><td></td>{''.join(spans)}</tr>")
         columns = zip(self.head[1:], self.numeric, strict=True)
-        headings = [f'<th scope="col"{words(number)}>{inline(name)}</th>' for name, number in columns]
+        headings = [
+            f'<th scope="col"{words(number)}>{inline(name)}</th>' if name.strip() else "<td></td>"
+            for name, number in columns
+        ]
         lines += [f"<tr>{corner}{''.join(headings)}</tr>", "</thead>", "<tbody>"]
         for i, (name, cells) in enumerate(self.body):
             shown = [
