@@ -670,7 +670,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), REFUSED, ids=str)
+@pytest.mark.parametrize(
+    ("change", "message"), REFUSED, ids=lambda value: ", ".join(value) if isinstance(value, dict) else value
+)
 def test_what_makes_no_sense_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         adversarial.fgsm(network(), **(GOOD | change))
