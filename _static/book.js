@@ -31,6 +31,14 @@ document.addEventListener("DOMContentLoaded", function () {
   });
   // aria-deprecated-role, aria-required-children (the bibliography)
   all("[role=doc-biblioentry], .citation-list[role=list]", function (e) { e.removeAttribute("role"); });
+  // empty-table-header (a heading that is a formula, whose signs are pictures once it is set)
+  all("th", function (e) {
+    if (!e.querySelector(".math")) { return; }
+    const said = document.createElement("span");
+    said.className = "visually-hidden";
+    said.textContent = e.textContent.replace(/\\[()]/g, "").trim();
+    e.append(said);
+  });
   // empty-table-header (the corner of a table from pandas)
   all("th", function (e) {
     if (e.textContent.trim() || e.querySelector("img")) { return; }
@@ -49,5 +57,7 @@ document.addEventListener("DOMContentLoaded", function () {
   const formulas = window.MathJax && window.MathJax.startup ? window.MathJax.startup.promise : Promise.resolve();
   Promise.resolve(formulas).then(reach, reach);
   window.addEventListener("load", function () { setTimeout(reach, 500); });
-  window.addEventListener("resize", reach);
+  // Not the window's size but the page's: side bars come and go after the window has changed.
+  const article = document.querySelector(".bd-article");
+  if (article) { new ResizeObserver(reach).observe(article); }
 });

@@ -31,7 +31,7 @@ def violations(page, options):
 def resize(page, place):
     """Another width, and all that watches the width has acted."""
     page.set_viewport_size({"width": look.WIDTHS[place], "height": 900})
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 500)))")
 
 
 @pytest.mark.browser
