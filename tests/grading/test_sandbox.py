@@ -372,16 +372,13 @@ def test_an_answer_that_waited_for_a_processor_is_told_apart_from_one_that_slept
         ("import socket\nkept = [socket.socketpair() for _ in range(200)]\n__import__('time').sleep(3)",
          "more than 64 sockets"),
         ("import mmap, time\nm = mmap.mmap(-1, 2**40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n"
-         "for place in range(0, 2**40, 2**21):\n    m[place]\ntime.sleep(3)",
-         # seen by the watch, or ended by a limit of the kernel before the watch looks
-         ("more than 700 MiB of memory", "your code ended its process")),
+         "for place in range(0, 2**40, 2**21):\n    m[place]\ntime.sleep(3)", "more than 700 MiB of memory"),
     ],
     ids=["files", "sockets", "page tables"],
 )  # fmt: skip
 def test_what_the_kernel_holds_for_it_is_limited(cell, told, either):
     with SandboxedLearner([cell], limits=LOW) as learner:
-        told = (told,) if isinstance(told, str) else told
-        assert any(words in line for line in learner.log for words in told), learner.log
+        assert any(told in line for line in learner.log), learner.log
 
 
 @sandboxed

@@ -224,7 +224,7 @@ class Box:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise Stopped("your code ended its process") from None
+                raise self._ended() from None
 
     def _read_line(self, deadline):
         while b"\n" not in self.buffer:
@@ -234,7 +234,7 @@ class Box:
             except BlockingIOError:
                 continue
             if not data:
-                raise Stopped("your code ended its process")
+                raise self._ended()
             self.buffer += data
             if len(self.buffer) > self.limits.answer:
                 raise Stopped(f"your code answered with more than {self.limits.answer // MEGABYTE} MiB")
@@ -254,6 +254,12 @@ class Box:
             ready = select.select(readers, writers, [], min(0.1, rest))
             if ready[0] or ready[1]:
                 return
+
+    def _ended(self):
+        """Why the process is gone: the kernel may have ended it before the watch looked."""
+        if self.share.out_of_memory():
+            return Stopped(f"your code used more than {self.limits.memory // MEGABYTE} MiB of memory")
+        return Stopped("your code ended its process")
 
     def _watch(self):
         if self.init is None:

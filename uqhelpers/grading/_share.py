@@ -60,6 +60,17 @@ class Share:
         # Written by root, it cannot be lowered from inside; by others, the watcher looks at it.
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(LEAST_ADJUSTMENT))
 
+    def out_of_memory(self):
+        """Whether the kernel has ended one of its processes for want of memory."""
+        for folder in self.folders:
+            for file in ("memory.events", "memory.oom_control"):
+                with contextlib.suppress(OSError):
+                    for line in (folder / file).read_text().splitlines():
+                        name, _, count = line.partition(" ")
+                        if name == "oom_kill" and int(count):
+                            return True
+        return False
+
     def close(self):
         """Give everything back; what should still be in the group is ended."""
         deadline = time.monotonic() + 5
