@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 REPO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env wheel lint tidy execute book serve test look elsewhere bench reproduce peers stress publish-as clean
+.PHONY: help env wheel lint tidy execute book serve test look elsewhere seeds mnist bench reproduce peers stress publish-as clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,12 @@ look: book  ## every page in a browser, wide and narrow: what a reader would see
 
 elsewhere: wheel  ## every notebook as other processors round: do its claims still hold?
 	@$(PY) -m tools.execute --elsewhere
+
+seeds: wheel  ## the chapters again from three other sets of training seeds
+	@$(PY) -m tools.execute --seeds
+
+mnist: wheel  ## the chapters of images again on MNIST and its relatives
+	@$(PY) -m tools.execute --mnist
 
 tidy: env  ## format code and notebooks, strip outputs
 	@$(PY) -m tools.tidy

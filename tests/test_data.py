@@ -420,3 +420,28 @@ def test_the_page_of_data_sets_says_what_the_code_does(digits):
         assert f"| `{variable}` |" in text
     for part in (digits.train, digits.validation, digits.test):
         assert str(len(part)) in text
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def test_the_seeds_of_a_chapter_are_moved_from_outside(monkeypatch):
+    monkeypatch.delenv("UQ_SEEDS", raising=False)
+    ordinary = data.seeds(5)
+    assert list(ordinary) == [0, 1, 2, 3, 4]
+    monkeypatch.setenv("UQ_SEEDS", "2")
+    assert list(data.seeds(3)) == [2000, 2001, 2002]
+    assert not set(data.seeds(1000)) & set(ordinary)
+
+
+@pytest.mark.parametrize("wrong", ["-1", "one", "1.5", "²"])
+def test_seeds_that_are_no_number_are_refused_by_name(wrong, monkeypatch):
+    monkeypatch.setenv("UQ_SEEDS", wrong)
+    with pytest.raises(ValueError, match="UQ_SEEDS: expected a whole number"):
+        data.seeds(5)
+
+
+@pytest.mark.parametrize("wrong", [0, 1001, 2.5])
+def test_how_many_seeds_is_a_whole_number(wrong):
+    with pytest.raises(ValueError, match="count"):
+        data.seeds(wrong)

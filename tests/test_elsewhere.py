@@ -35,7 +35,7 @@ def ran(monkeypatch):
     """What was run, as (setting, path), instead of running it; what stands in ``fails`` fails."""
 
     def run(paths, root, keep, loud, **environment):
-        setting = next(name for name, known in elsewhere.SETTINGS.items() if known == environment)
+        setting = next(name for name, known in elsewhere.KNOWN.items() if known == environment)
         assert not keep
         found.extend((setting, path) for path in paths)
         return int(any((setting, path) in found.fails for path in paths))
@@ -61,6 +61,20 @@ def test_the_whole_book_is_covered():
         (setting, path) for setting, paths in elsewhere.jobs(settings=elsewhere.SETTINGS) for path in paths
     ]
     assert sorted(listed) == sorted((name, path) for name in elsewhere.SETTINGS for path in notebooks())
+
+
+def test_other_seeds_concern_what_reads_them(book, ran):
+    notebook = nbformat.read(book / SHORT, as_version=4)
+    notebook.cells[0].source = "from uqhelpers import data\nSEEDS = data.seeds(5)"
+    nbformat.write(notebook, book / SHORT)
+    assert elsewhere.elsewhere(book, processes=1, settings=elsewhere.SEEDS) == 0
+    assert sorted(ran) == sorted((name, SHORT) for name in elsewhere.SEEDS)
+
+
+def test_a_run_from_other_seeds_proves_nothing_of_these(book, monkeypatch):
+    ordinary = execute.key(SHORT, book)
+    monkeypatch.setenv("UQ_SEEDS", "1")
+    assert execute.key(SHORT, book) != ordinary
 
 
 def test_the_longest_begin_first(book, ran):

@@ -7,7 +7,7 @@ the build of the site then executes nothing.
 
 The key of a run is a hash of all that can change its outcome: the notebook's
 code, the modules of ``uqhelpers`` that this notebook uses (also those which they
-use in turn), the lock file, the edition of the data and the Python version. A
+use in turn), the lock file, the edition of the data, the training seeds and the Python version. A
 notebook whose key has a kept run is proven, and is not run again.
 """
 
@@ -76,6 +76,7 @@ def key(path, root=ROOT):
         "harvest": sha((root / HARVEST).read_bytes()),
         "surroundings": SURROUNDINGS,
         "edition": os.environ.get("UQ_DATASET", "digits"),
+        "seeds": os.environ.get("UQ_SEEDS", "0"),
         "python": sys.version,
     }
     return sha(json.dumps(parts, sort_keys=True))
@@ -211,13 +212,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run the notebooks that are not proven yet.")
     parser.add_argument("--which", action="store_true", help="only say which would run")
     parser.add_argument("--elsewhere", action="store_true", help="run all, as other processors round")
+    parser.add_argument("--seeds", action="store_true", help="run the chapters from other training seeds")
+    parser.add_argument("--mnist", action="store_true", help="run the chapters of images on MNIST")
     chosen = parser.parse_args()
     if chosen.which:
         for path in notebooks():
             print(f"{path}: {'proven' if stored(path).exists() else 'would run'}")
-    elif chosen.elsewhere:
+    elif chosen.elsewhere or chosen.seeds or chosen.mnist:
         from tools import elsewhere  # which imports this module
 
-        sys.exit(elsewhere.elsewhere())
+        where = elsewhere.SEEDS if chosen.seeds else elsewhere.EDITION if chosen.mnist else None
+        sys.exit(elsewhere.elsewhere(settings=where))
     else:
         sys.exit(execute()[1])

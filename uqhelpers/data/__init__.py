@@ -12,6 +12,7 @@ from uqhelpers.data.containers import ImageData, Split
 from uqhelpers.data.corruptions import CORRUPTIONS, corrupt
 from uqhelpers.data.digits import digits_indices
 from uqhelpers.data.images import CLASS_NAMES, EDITIONS, OOD_SETS, load, load_images, load_ood
+from uqhelpers.data.seeds import seeds
 from uqhelpers.data.toys import (
     Toy,
     cubic,
@@ -49,6 +50,7 @@ __all__ = [
     "load_ood",
     "logistic",
     "one_dimensional",
+    "seeds",
     "sinusoid",
     "spirals",
     "two_moons",
