@@ -28,6 +28,21 @@ OPTIONS = [
 ]
 
 
+NEEDED = ("no browser on the path", "no Chromium on the path", "no sandbox here", "there is no built site")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Under ``CI=true`` a test that skips for want of a browser, a sandbox or the site has failed."""
+    report = yield
+    if report.skipped and os.environ.get("CI") == "true" and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if any(needed in reason for needed in NEEDED):
+            report.outcome = "failed"
+            report.longrepr = f"{reason}\nCI=true: what the tests need must be there (.ci/run installs it)"
+    return report
+
+
 @pytest.fixture(scope="session")
 def site():
     """The folder of the built site."""
