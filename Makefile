@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 REPO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env wheel lint tidy execute book serve test look elsewhere seeds mnist bench reproduce peers stress publish-as clean
+.PHONY: help env wheel lint tidy execute book pdf serve test look elsewhere seeds mnist bench reproduce peers stress publish-as clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ execute: wheel  ## run the notebooks that are not proven for the present code
 book: env  ## the site, in _build/html/index.html; nothing, if nothing has changed
 	@$(PY) -m tools.fresh || { $(MAKE) --no-print-directory execute && $(PY) -m tools.site && $(PY) -m tools.fresh --done; }
 
+pdf: book  ## the whole book as one PDF, in _build/html/known-unknowns.pdf
+	@$(PY) -m tools.pdf
+
 serve: book  ## the site on http://localhost:8000
 	$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
@@ -40,7 +43,8 @@ lint: env  ## style of code and notebooks
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --quiet --check . || { echo "make tidy would format these files"; exit 1; }
 
-test: lint book  ## style, every notebook, the site, and all tests
+test: lint book  ## style, every notebook, the site, its PDF, and all tests
+	@$(PY) -m tools.pdf --if-possible
 	$(PY) -m pytest -n 2
 
 look: book  ## every page in a browser, wide and narrow: what a reader would see wrong

@@ -7,9 +7,11 @@ links can reach, one line for each module of the API reference, and cards for
 the chapters that exist.
 """
 
+import base64
 import hashlib
 import importlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -18,13 +20,16 @@ import sys
 from pathlib import Path
 
 import nbformat
+import yaml
 from docutils import nodes
 from jupyter_cache import get_cache
+from PIL import Image
 from sphinx.errors import ExtensionError
 
 # The parts of MathJax that a page asks for: 1.7 MB of the wheel's 24 MB.
 MATHJAX = ["tex-mml-chtml.js", "output/chtml/fonts/woff-v2"]
 MODULE_LINE = re.compile(r"^\{module\} (\w+)$", re.MULTILINE)
+MINUTES = re.compile(r"\{minutes ([\w/ ]+)\}")
 NUMERIC = re.compile(r"[\d.,\s±+−–—×%()/*<>≤≥~≈^e-]*")  # what a column of numbers is made of
 MODULE = """\
 # {name}
@@ -105,7 +110,8 @@ def reread_what_ran(app, env, added, changed, removed):
     keys = json.loads(path.read_text()) if path.exists() else {}
     before = getattr(env, "executed_keys", {})
     env.executed_keys = keys
-    return [page for page, key in keys.items() if page in env.found_docs and before.get(page) != key]
+    again = [page for page, key in keys.items() if page in env.found_docs and before.get(page) != key]
+    return [*again, app.config.root_doc] if again else []  # the first page shows their figures
 
 
 def refuse_execution(app, env, docnames):
@@ -127,7 +133,8 @@ def expand_lines(app, docname, source):
     it documents ``uqhelpers.metrics``. The page above them lists them where it
     says ``{modules}``; ``{protocol}`` becomes the table of what predicts and what
     ranks; on the first page ``{chapters}`` becomes a card for each chapter that
-    exists.
+    exists; on the page of the paths ``{minutes foundations/calibration}`` becomes
+    what the chapters named there take together.
     """
     if docname.startswith("book/reference/api"):
         source[0] = MODULE_LINE.sub(lambda line: MODULE.format(name=line[1]), source[0])
@@ -136,6 +143,8 @@ def expand_lines(app, docname, source):
         source[0] = source[0].replace("{protocol}", list_protocol(app))
     elif docname == app.config.root_doc:
         source[0] = source[0].replace("{chapters}", cards(app, docname))
+    elif docname == "book/paths":
+        source[0] = MINUTES.sub(lambda asked: minutes_of(app, asked[1]), source[0])
 
 
 def list_modules(app):
@@ -156,18 +165,82 @@ def list_protocol(app):
     return protocol.table()
 
 
+def chapters(app):
+    """The chapters of the table of contents that exist: {page: path of the notebook}."""
+    paths = {page: Path(app.srcdir) / f"{page}.ipynb" for page in app.config.external_site_map}
+    return {page: path for page, path in paths.items() if path.exists() and "exercises" not in path.parts}
+
+
 def cards(app, docname):
-    """A card for each chapter of the table of contents: its title, and the sentence below it."""
-    lines = ["::::{grid} 1 1 2 2", ":gutter: 3", ""]
-    for page in app.config.external_site_map:
-        path = Path(app.srcdir) / f"{page}.ipynb"
-        if path.exists() and "exercises" not in path.parts:
-            app.env.note_dependency(str(path))
-            title, sentence, *_ = nbformat.read(path, as_version=4).cells[0].source.split("\n\n")
-            link = os.path.relpath(page, os.path.dirname(docname))
-            lines += [f":::{{grid-item-card}} {title.lstrip('# ')}", f":link: {link}", ":link-type: doc"]
-            lines += [" ".join(sentence.split()), ":::", ""]
+    """A card for each chapter: a picture from it, the question it answers, and what one can do after it."""
+    known = yaml.safe_load(Path(app.srcdir, "book/cards.yml").read_text(encoding="utf-8"))
+    app.env.note_dependency(str(Path(app.srcdir, "book/cards.yml")))
+    lines = ["::::{grid} 1 2 2 3", ":gutter: 3", ":class-container: uq-cards", ""]
+    for page, path in chapters(app).items():
+        app.env.note_dependency(str(path))
+        about = known.get(path.stem, {})
+        title = nbformat.read(path, as_version=4).cells[0].source.split("\n\n")[0]
+        link = os.path.relpath(page, os.path.dirname(docname))
+        lines += [f":::{{grid-item-card}} {title.lstrip('# ')}", f":link: {link}", ":link-type: doc"]
+        lines += picture_lines(app, path, about.get("picture"))
+        lines += [about.get("question", ""), ":::", ""]
     return "\n".join([*lines, "::::"])
+
+
+def picture_lines(app, path, wanted=None):
+    """What shows a figure of the chapter on its card: that of the cell ``wanted``, or the first."""
+    cache = get_cache(Path(app.outdir).parent / ".jupyter_cache")
+    try:
+        run = cache.get_cache_bundle(cache.match_cache_notebook(nbformat.read(path, as_version=4)).pk).nb
+    except KeyError:
+        return []
+    sources = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    shown = [(c, o) for c, ran in zip(sources, run.cells, strict=True) for o in ran.outputs]
+    figures = [(c, o.data["image/png"]) for c, o in shown if "image/png" in o.get("data", {})]
+    figures = [(c, png) for c, png in figures if wanted in (None, c.id)]
+    if not figures:
+        return []
+    cell, png = figures[0]
+    image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    frame = Image.new("RGB", (640, 400), "white")  # all cards alike, whatever the figure's shape
+    image.thumbnail((620, 380), Image.Resampling.LANCZOS)
+    frame.paste(image, ((640 - image.width) // 2, (400 - image.height) // 2))
+    target = Path(app.outdir).parent / "cards" / f"{path.stem}.png"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    frame.save(target, optimize=True)
+    alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "A figure of the chapter.")
+    return [f":img-top: /{target.relative_to(app.srcdir).as_posix()}", f":img-alt: {alt}"]
+
+
+def minutes_of(app, names):
+    """The minutes that the chapters ``names`` (``part/stem``) state, added up."""
+    total = 0
+    for name in names.split():
+        path = Path(app.srcdir, "book", f"{name}.ipynb")
+        app.env.note_dependency(str(path))
+        total += int(re.search(r"about (\d+) minutes", nbformat.read(path, as_version=4).cells[0].source)[1])
+    hours, rest = divmod(5 * round(total / 5), 60)
+    return f"About {hours} h {rest:02d} min of reading." if hours else f"About {rest} minutes of reading."
+
+
+def foot(app, pagename, templatename, context, doctree):
+    """A line at the foot of each page: the version, the run that made its numbers, how to cite."""
+    if "body" not in context or templatename != "page.html":
+        return
+    notes = [f"Known Unknowns {version(app)}"]
+    keys = getattr(app.env, "executed_keys", {})
+    kept = Path(app.srcdir, "_build/executed", pagename, f"{keys.get(pagename)}.json")
+    if kept.exists():
+        ran = json.loads(kept.read_text(encoding="utf-8")).get("date", "")
+        notes.append(f'run on {ran}, code <code title="{kept.stem}">{kept.stem[:12]}</code>')
+    depth = "../" * pagename.count("/")
+    notes.append(f'<a href="{depth}book/getting_started.html#how-to-cite">how to cite</a>')
+    context["body"] += f'<p class="uq-foot">{" · ".join(notes)}</p>'
+
+
+def version(app):
+    text = Path(app.srcdir, "pyproject.toml").read_text(encoding="utf-8")
+    return re.search(r'^version = "([^"]+)"', text, re.MULTILINE)[1]
 
 
 def slug(term):
@@ -196,6 +269,7 @@ def setup(app):
     app.connect("env-before-read-docs", refuse_execution)
     app.connect("html-page-context", tidy_scripts, priority=900)
     app.connect("html-page-context", give_tables_room)
+    app.connect("html-page-context", foot)
     # A change of this file makes every page be read again.
     version = int(hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8], 16)
     return {"env_version": version, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools import pdf
 from tools.book import ROOT, pages
 
 REDIRECT = """\
@@ -39,6 +40,7 @@ def build(root=ROOT, quiet=True):
     for stale in set((html / "book").rglob("*.html")) - present:
         stale.unlink()
     (html / "index.html").write_text(REDIRECT.format(first=pages(root)[0]), encoding="utf-8")
+    pdf.withdraw(root)
     (html / ".nojekyll").touch()  # GitHub Pages would leave out the folders that begin with "_"
     return 0
 

@@ -5,6 +5,7 @@ A notebook is kept only if every cell of it ran and passed. Each is run by one
 worker (``--dist loadfile``), which writes its files when its session ends.
 """
 
+import datetime
 import json
 import os
 from pathlib import Path
@@ -54,6 +55,7 @@ def pytest_sessionfinish(session):
         code = [cell for cell in source["cells"] if cell["cell_type"] == "code"]
         if sorted(cells) == list(range(len(code))) and all(cell["passed"] for cell in cells.values()):
             run = {
+                "date": datetime.date.today().isoformat(),
                 "seconds": sum(cell["seconds"] for cell in cells.values()),
                 "cpu": max(cell["cpu"] for cell in cells.values()),
                 "outputs": [cells[number]["outputs"] for number in sorted(cells)],

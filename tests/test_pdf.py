@@ -1,0 +1,126 @@
+"""The book on paper: all of it, with an outline and its fonts, nothing cut off and nothing left raw."""
+
+import json
+import re
+
+import pytest
+
+from tools import pdf
+from tools.book import ROOT, pages
+
+pypdf = pytest.importorskip("pypdf")
+FILE = ROOT / "_build/html" / pdf.NAME
+
+
+@pytest.fixture(scope="module")
+def book():
+    if pdf.browser_path() is None:
+        pytest.skip(f"no browser on the path ({', '.join(pdf.BROWSERS)})")
+    if not FILE.exists():
+        pytest.skip("there is no PDF: `make pdf` prints it")
+    return pypdf.PdfReader(FILE)
+
+
+def entries(outline, depth=1):
+    """The entries of an outline: (depth, title)."""
+    for entry in outline:
+        if isinstance(entry, list):
+            yield from entries(entry, depth + 1)
+        else:
+            yield depth, entry.title
+
+
+def test_every_page_of_the_book_is_in_the_outline(book):
+    first = [title for depth, title in entries(book.outline) if depth == 1]
+    assert len(first) == len(pages()) + 3  # the cover, the contents, and the answers
+    assert first[-1].startswith("Answers to the quizzes")
+
+
+def test_the_outline_says_every_title_once(book):
+    titles = [title for _, title in entries(book.outline)]
+    assert [title for title in titles if pdf.said_once(title) != title] == []
+
+
+@pytest.mark.parametrize(
+    ("title", "said"), [("QuizQuiz", "Quiz"), ("Quiz", "Quiz"), ("", ""), ("aba", "aba")], ids=str
+)
+def test_a_doubled_title_is_halved(title, said):
+    assert pdf.said_once(title) == said
+
+
+def test_the_outline_goes_to_the_third_level(book):
+    assert {1, 2, 3} <= {depth for depth, _ in entries(book.outline)}
+
+
+def test_nothing_is_cut_off():
+    if not FILE.exists():
+        pytest.skip("there is no PDF: `make pdf` prints it")
+    assert json.loads((ROOT / "_build/pdf/printed.json").read_text())["wide"] == []
+
+
+def test_the_fonts_are_inside(book):
+    found, missing = set(), set()
+    for page in book.pages[:: max(1, len(book.pages) // 40)]:
+        for font in page["/Resources"].get_object().get("/Font", {}).values():
+            font = font.get_object()
+            for one in [f.get_object() for f in font.get("/DescendantFonts", [font])]:
+                described = one.get("/FontDescriptor", {}).get_object() if "/FontDescriptor" in one else {}
+                inside = font["/Subtype"] == "/Type3" or any(k.startswith("/FontFile") for k in described)
+                (found if inside else missing).add(str(font.get("/BaseFont", "/Type3")))
+    assert found
+    assert not missing
+
+
+def test_no_markup_is_left_raw(book):
+    raw = re.compile(r"\\[(\[]|\\(mathcal|frac|sum)|\*\*|:::|\{(figure|image|math|dropdown)\}")
+    left = {}
+    for number, page in list(enumerate(book.pages, start=1))[::6]:
+        words = [line for line in page.extract_text().splitlines() if not re.search(r"[=#(,\"']", line)]
+        found = [line for line in words if raw.search(line)]
+        if found:
+            left[number] = found
+    assert not left
+
+
+def test_pages_carry_their_numbers(book):
+    for number in (2, len(book.pages) // 2, len(book.pages)):
+        assert str(number) in book.pages[number - 1].extract_text().split()
+
+
+def test_links_lead_inside_the_book(book):
+    inside = 0
+    for page in book.pages[::25]:
+        for annotation in page.get("/Annots", []):
+            action = annotation.get_object().get("/A", {})
+            uri = str(action.get("/URI", ""))
+            assert not uri.startswith("file:"), uri
+            inside += "/Dest" in annotation.get_object() or action.get("/S") == "/GoTo"
+    assert inside > 10
+
+
+@pytest.mark.parametrize(
+    ("address", "leads"),
+    [
+        ("#the-idea", "#posteriors-laplace--the-idea"),
+        ("laplace.html#the-idea", "#posteriors-laplace--the-idea"),
+        ("../reference/glossary.html#term-AUROC", "#reference-glossary--term-AUROC"),
+        ("../decisions/odin.html", "#decisions-odin"),
+        ("https://example.org/x#y", "https://example.org/x#y"),
+        ("../../_downloads/x.ipynb", None),
+    ],
+)
+def test_where_a_link_leads_on_paper(address, leads):
+    known = ["book/posteriors/laplace", "book/reference/glossary", "book/decisions/odin"]
+    assert pdf.located(address, "book/posteriors/laplace", known) == leads
+
+
+def test_the_first_page_links_to_it_only_when_it_is_there(tmp_path):
+    page = tmp_path / "_build/html/book/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text('<p class="uq-pdf" hidden>one</p>')
+    (tmp_path / "_build/html" / pdf.NAME).write_bytes(b"old")
+    pdf.announce(tmp_path)
+    assert page.read_text() == '<p class="uq-pdf">one</p>'
+    pdf.withdraw(tmp_path)
+    assert page.read_text() == '<p class="uq-pdf" hidden>one</p>'
+    assert not (tmp_path / "_build/html" / pdf.NAME).exists()
