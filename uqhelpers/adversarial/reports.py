@@ -97,8 +97,7 @@ def masked_gradient_report(
 
     Parameters
     ----------
-    model, labels, passes, seed, mean, std, batch_size
-        As in :func:`fgsm`.
+    model, labels, passes, seed, mean, std, batch_size : as in :func:`fgsm`
     inputs : array, shape (N, ...)
         A hundred or more, so that the tolerance means something.
     epsilon : float
@@ -121,7 +120,7 @@ def masked_gradient_report(
     Raises
     ------
     ValueError
-        As :func:`fgsm`; also if there are no bounds or fewer than two restarts.
+        If there are no bounds or fewer than two restarts.
 
     References
     ----------
