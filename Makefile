@@ -61,6 +61,7 @@ mnist: wheel  ## the chapters of images again on MNIST and its relatives
 
 tidy: env  ## format code and notebooks, strip outputs
 	@$(PY) -m tools.tidy
+	@$(PY) -m tools.readme
 	@$(PY) -m ruff check --quiet --fix .
 	@$(PY) -m ruff format --quiet .
 

@@ -33,13 +33,37 @@
     return changes;
   }
 
+  // What is drawn in ink (data, a truth) has the page's ink: black would vanish in the dark.
+  const INKS = ["#222832", "#333333", "#3f4754", "black"];
+  const PLACES = ["marker.color", "line.color", "textfont.color"];
+
+  function inked(spec) {
+    const found = [];
+    spec.data.forEach(function (trace, number) {
+      PLACES.forEach(function (place) {
+        const value = place.split(".").reduce(function (part, key) { return part && part[key]; }, trace);
+        if (typeof value === "string" && INKS.includes(value.toLowerCase())) { found.push([number, place, value]); }
+      });
+    });
+    return found;
+  }
+
+  function ink(plot, places) {
+    const dark = document.documentElement.dataset.theme === "dark";
+    return Promise.all(places.map(function (one) {
+      return window.Plotly.restyle(plot, { [one[1]]: dark ? "#ced6dd" : one[2] }, [one[0]]);
+    }));
+  }
+
   function draw(figure) {
     const box = figure.querySelector(".uq-plotly-box");
     const spec = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
     const hover = window.matchMedia("(hover: hover)").matches ? "hover" : false;
     return load().then(function (Plotly) {
+      const places = inked(spec);
       return Plotly.newPlot(box, spec.data, spec.layout, { displaylogo: false, responsive: true, displayModeBar: hover })
-        .then(function () { return Plotly.relayout(box, look(spec.layout)); });
+        .then(function () { box.inked = places; return Plotly.relayout(box, look(spec.layout)); })
+        .then(function () { return ink(box, box.inked); });
     });
   }
 
@@ -58,6 +82,7 @@
     new MutationObserver(function () {
       document.querySelectorAll(".js-plotly-plot").forEach(function (plot) {
         window.Plotly.relayout(plot, look(plot.layout));
+        ink(plot, plot.inked || []);
       });
     }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   });

@@ -28,7 +28,13 @@ OPTIONS = [
 ]
 
 
-NEEDED = ("no browser on the path", "no Chromium on the path", "no sandbox here", "there is no built site")
+NEEDED = (
+    "no browser on the path",
+    "no Chromium on the path",
+    "no sandbox here",
+    "there is no built site",
+    "there is no PDF",
+)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -117,10 +117,10 @@ def test_where_a_link_leads_on_paper(address, leads):
 def test_the_first_page_links_to_it_only_when_it_is_there(tmp_path):
     page = tmp_path / "_build/html/book/index.html"
     page.parent.mkdir(parents=True)
-    page.write_text('<p class="uq-pdf" hidden>one</p>')
+    page.write_text('<p class="uq-pdf" hidden><a>one</a></p>')
     (tmp_path / "_build/html" / pdf.NAME).write_bytes(b"old")
     pdf.announce(tmp_path)
-    assert page.read_text() == '<p class="uq-pdf">one</p>'
+    assert page.read_text() == f'<p class="uq-pdf"><a href="../{pdf.NAME}">one</a></p>'
     pdf.withdraw(tmp_path)
-    assert page.read_text() == '<p class="uq-pdf" hidden>one</p>'
+    assert page.read_text() == '<p class="uq-pdf" hidden><a>one</a></p>'
     assert not (tmp_path / "_build/html" / pdf.NAME).exists()

@@ -8,6 +8,7 @@ import pytest
 
 from tools.book import ROOT, UNPUBLISHED, repository
 from tools.publish_as import PATTERNS, check_name, publish_as
+from tools.readme import written
 from tools.setup_cell import guard
 from tools.tidy import METADATA
 
@@ -17,7 +18,7 @@ NAME = "some-one/a.book_2"
 @pytest.fixture
 def copy(tmp_path):
     """A copy of all that holds the name, with one notebook for certain."""
-    for pattern in PATTERNS:
+    for pattern in [*PATTERNS, "book/cards.yml"]:
         for path in ROOT.glob(pattern):
             target = tmp_path / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,8 +51,25 @@ def test_the_name_goes_everywhere(copy):
 def test_every_place_that_holds_the_name_holds_the_same():
     for path in ["README.md", "CITATION.cff", "book/getting_started.md"]:
         text = (ROOT / path).read_text(encoding="utf-8")
-        assert f"github.com/{repository()}" in text, path
+        assert f"github.com/{repository()}" in text or path == "README.md", path
         assert set(re.findall(r"github\.com/([\w.-]+/known-unknowns)\b", text)) <= {repository()}, path
+
+
+def test_badges_and_ways_to_colab_come_with_the_name(copy):
+    readme = (copy / "README.md").read_text()
+    assert "badge.svg" not in readme
+    assert "colab" not in readme.split("<!-- end of chapters -->")[0].lower()
+    publish_as(NAME, copy)
+    readme = (copy / "README.md").read_text()
+    assert f"(https://github.com/{NAME}/actions/workflows/book.yml)" in readme
+    assert f"colab.research.google.com/github/{NAME}/blob/main/book/foundations/calibration.ipynb" in readme
+    publish_as(UNPUBLISHED, copy)
+    assert (copy / "README.md").read_text() == (ROOT / "README.md").read_text()
+
+
+def test_the_readme_is_that_of_the_table_of_contents():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert written(text, repository()) == text
 
 
 def test_publishing_twice_changes_nothing_more(copy):
@@ -69,9 +87,10 @@ def test_there_is_a_way_to_another_name_and_back(copy):
 
 def test_a_name_that_begins_like_the_old_one_is_left_alone(copy):
     other = f"https://github.com/{repository(copy)}-slides"
-    (copy / "README.md").write_text(other)
+    path = copy / "README.md"
+    path.write_text(f"{path.read_text()}\n{other}\n")
     publish_as(NAME, copy)
-    assert (copy / "README.md").read_text() == other
+    assert path.read_text().endswith(f"\n{other}\n")
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,21 @@ def test_the_theme_switch_turns_the_page_dark(site, visit):
         page.locator("button.theme-switch-button:visible").first.click()
         seen.add(page.evaluate("() => document.documentElement.dataset.theme"))
     assert seen == {"light", "dark"}
+
+
+def test_what_is_drawn_in_ink_is_seen_in_the_dark(site, visit):
+    """The data and the truth of an interactive figure are black in the light, and light in the dark."""
+    colours = """() => document.querySelector(".uq-plotly-box").data
+        .flatMap(t => [t.marker && t.marker.color, t.line && t.line.color])
+        .filter(c => typeof c === "string")"""
+    address = (site / "book/posteriors/bayesian_linear_regression.html").as_uri()
+    light = visit(color_scheme="light").open(address).evaluate(colours)
+    page = visit(color_scheme="dark").open(address)
+    page.wait_for_function(f"() => ({colours})().includes('#ced6dd')")
+    dark = page.evaluate(colours)
+    black = [place for place, colour in enumerate(light) if colour.lower() in ("#222832", "#333333", "black")]
+    assert black
+    assert {dark[place] for place in black} == {"#ced6dd"}
+    assert [c for i, c in enumerate(dark) if i not in black] == [
+        c for i, c in enumerate(light) if i not in black
+    ]

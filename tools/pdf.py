@@ -223,7 +223,7 @@ def announce(root=ROOT, there=True):
     """Show the first page's link to the PDF if it is there, and hide it if not."""
     page = root / "_build" / "html" / "book" / "index.html"
     text = page.read_text(encoding="utf-8")
-    hidden, shown = '<p class="uq-pdf" hidden>', '<p class="uq-pdf">'
+    hidden, shown = '<p class="uq-pdf" hidden><a>', f'<p class="uq-pdf"><a href="../{NAME}">'
     page.write_text(text.replace(*((hidden, shown) if there else (shown, hidden))), encoding="utf-8")
 
 

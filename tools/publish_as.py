@@ -9,6 +9,7 @@ import sys
 
 import nbformat
 
+from tools import readme
 from tools.book import ROOT, UNPUBLISHED, repository
 from tools.setup_cell import replace_guard
 
@@ -69,6 +70,8 @@ def publish_as(name, root=ROOT):
         text = path.read_text(encoding="utf-8")
         rename = rename_notebook if path.suffix == ".ipynb" else rename_links
         renamed = rename(text, old, new)
+        if path.name == "README.md":
+            renamed = readme.written(renamed, new, root)
         if renamed != text:
             changed[path] = renamed
     for path, text in changed.items():  # only now: all files, or none
