@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 REPO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env wheel lint tidy execute book pdf serve test look elsewhere seeds mnist bench reproduce peers stress publish-as clean
+.PHONY: help env wheel lint tidy execute book pdf slides serve test look elsewhere seeds mnist bench reproduce peers stress publish-as clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,6 +33,9 @@ book: env  ## the site, in _build/html/index.html; nothing, if nothing has chang
 
 pdf: book  ## the whole book as one PDF, in _build/html/known-unknowns.pdf
 	@$(PY) -m tools.pdf
+
+slides: book  ## a deck for each chapter, in _build/slides: figures, formulas, questions
+	@$(PY) -m tools.slides
 
 serve: book  ## the site on http://localhost:8000
 	$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000

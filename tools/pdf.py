@@ -8,6 +8,7 @@ the site folds away is left out, and the answers of a quiz stand at the end.
 """
 
 import argparse
+import contextlib
 import html
 import json
 import os
@@ -233,37 +234,36 @@ def withdraw(root=ROOT):
     announce(root, there=False)
 
 
-def print_page(source, target):
-    """Let the browser print ``source``; returns what is wider than the paper, which should be nothing."""
+@contextlib.contextmanager
+def printing(width, height):
+    """A page of the browser as paper would be, ``width`` by ``height`` of its pixels."""
     from playwright.sync_api import sync_playwright
 
+    options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--allow-file-access-from-files"]
     with sync_playwright() as playwright:
-        options = [
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--allow-file-access-from-files",
-        ]
         browser = playwright.chromium.launch(executable_path=browser_path(), args=options)
-        page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
         page.set_default_timeout(600_000)
-        page.goto(source.as_uri(), wait_until="load")
         page.emulate_media(media="print", color_scheme="light")
-        page.evaluate(READY)
-        page.wait_for_function(DRAWN)
-        wide = page.evaluate(FIT, WIDTH)
-        page.pdf(
-            path=target,
-            format="A4",
-            print_background=True,
-            outline=True,
-            tagged=True,
-            display_header_footer=True,
-            header_template="<span></span>",
-            footer_template=FOOTER,
-            margin=MARGINS,
-        )
+        yield page
         browser.close()
+
+
+def load(page, source):
+    """Open ``source``, its formulas set and its figures drawn."""
+    page.goto(source.as_uri(), wait_until="load")
+    page.evaluate(READY)
+    page.wait_for_function(DRAWN)
+
+
+def print_page(source, target):
+    """Let the browser print ``source``; returns what is wider than the paper, which should be nothing."""
+    with printing(WIDTH, 1000) as page:
+        load(page, source)
+        wide = page.evaluate(FIT, WIDTH)
+        how = {"print_background": True, "outline": True, "tagged": True, "margin": MARGINS}
+        feet = {"header_template": "<span></span>", "footer_template": FOOTER}
+        page.pdf(path=target, format="A4", display_header_footer=True, **how, **feet)
     return wide
 
 
