@@ -7,8 +7,10 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from uqhelpers import metrics
 from uqhelpers.grading import _engine, _forbidden, _notebooks
 from uqhelpers.grading._engine import (
     Learner,
@@ -263,3 +265,25 @@ def squeezed(text):
     return "".join(
         character for character in text.replace("\\n", "").replace('\\"', "") if character.isalnum()
     )
+
+
+def test_the_two_systems_of_the_exercise_on_confidnet_part_the_measures():
+    """What q6 says of them holds, and only one of its four words follows the price."""
+    namespace = {"np": np}
+    (look,) = [c for c in master("confidnet")["cells"] if c["id"] == "q6-look"]
+    exec(_notebooks.source_of(look), namespace)
+    confidence = namespace["surest_first"]
+    systems = [namespace["wrong_in_a"], namespace["wrong_in_b"]]
+
+    def price(wrong, person=0.3):
+        return min((wrong[:k].sum() + person * (200 - k)) / 200 for k in range(201))
+
+    a, b = map(price, systems)
+    assert b < a
+    better = {
+        "auroc": np.greater(*(metrics.auroc(-confidence, w) for w in systems[::-1])),
+        "aupr-error": np.greater(*(metrics.aupr_error(-confidence, w) for w in systems[::-1])),
+        "fpr95": np.less(*(metrics.fpr95(-confidence, w) for w in systems[::-1])),
+        "augrc": np.less(*(metrics.augrc(-confidence, w) for w in systems[::-1])),
+    }
+    assert [name for name, prefers_b in better.items() if prefers_b] == ["augrc"]

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from uqhelpers.metrics import aupr_error, aurc
+from uqhelpers.metrics import aurc
 
 from .._engine import (
     as_number,
@@ -390,13 +390,10 @@ def the_price_of_a_system_is_right(learner, seed):
 @question(
     "q6",
     points={"`figure`": 1},
-    hint="Compute each figure for both systems of the text. Which one follows the price?",
+    hint="The score is minus the confidence. Lower is better for FPR95 and AUGRC, higher for the other two.",
     read="The same errors, two orders, two winners",
 )
 def the_figure_that_charges_for_errors_is_chosen(learner, seed):
-    for number in range(seed, seed + 3):
-        (a, wrong_a), (b, wrong_b) = offers(number)
-        assert aupr_error(-a, wrong_a) > aupr_error(-b, wrong_b)  # the text of the question holds
     expect_choice(
         learner.value("figure"),
         "augrc",

@@ -393,13 +393,13 @@ def strange_comes_before_contested(learner, seed):
     hint="Which quantity is about the parameters, and not about the inputs?",
     read="Is it valid, or can I learn from it?",
 )
-def a_density_does_not_know_what_could_be_learned(learner, seed):
+def disagreement_is_what_a_label_says_about_the_parameters(learner, seed):
     expect_choice(
         learner.value("ask_for"),
         "disagreement",
         {
-            "density": "the strangest images of a pool are its rubbish: strange is not informative",
-            "entropy": "the highest entropies are coin flips: their labels teach nothing",
+            "density": "a density is of the inputs alone: it knows nothing of what a label would change",
+            "entropy": "it holds the noise of the label, too, which says nothing about the parameters",
         },
         what="`ask_for`",
     )
