@@ -3,8 +3,8 @@
 No request to another host (MathJax and plotly.js come from the installed
 wheels), no stray scripts, no notebook executed by the build, pages that are
 read again when their notebook ran again, glossary terms that plain Markdown
-links can reach, one line for each module of the API reference, and cards for
-the chapters that exist.
+links can reach, one line for each module of the API reference, what raises
+where a docstring does not repeat it, and cards for the chapters that exist.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -24,6 +25,7 @@ from sphinx.errors import ExtensionError
 
 # The parts of MathJax that a page asks for: 1.7 MB of the wheel's 24 MB.
 MATHJAX = ["tex-mml-chtml.js", "output/chtml/fonts/woff-v2"]
+AS_EVERYWHERE = "As everywhere (:doc:`conventions </book/reference/conventions>`)."
 MODULE_LINE = re.compile(r"^\{module\} (\w+)$", re.MULTILINE)
 NUMERIC = re.compile(r"[\d.,\s±+−–—×%()/*<>≤≥~≈^e-]*")  # what a column of numbers is made of
 MODULE = """\
@@ -187,6 +189,18 @@ def name_terms(app, doctree):
             slugs[slug(term.astext())] = (term.line, term["ids"][0], term.astext())
 
 
+def say_what_raises(app, what, name, obj, options, lines):
+    """Lead from a docstring with arguments, but nothing special that raises, to what raises everywhere.
+
+    The conventions say it once; this says on every page where.
+    """
+    headings = {above: place for place, (above, below) in enumerate(pairwise(lines)) if set(below) == {"-"}}
+    takes = "Parameters" in headings or any("Parameters are those of" in line for line in lines)
+    if takes and "Raises" not in headings:
+        place = next((headings[last] for last in ("References", "Examples") if last in headings), len(lines))
+        lines[place:place] = ["", "Raises", "------", "ValueError", f"    {AS_EVERYWHERE}", ""]
+
+
 def setup(app):
     app.connect("builder-inited", copy_vendor)
     app.connect("source-read", expand_lines)
@@ -194,6 +208,7 @@ def setup(app):
     app.connect("doctree-read", dress_tables)
     app.connect("env-get-outdated", reread_what_ran)
     app.connect("env-before-read-docs", refuse_execution)
+    app.connect("autodoc-process-docstring", say_what_raises, priority=400)  # before Napoleon reads it
     app.connect("html-page-context", tidy_scripts, priority=900)
     app.connect("html-page-context", give_tables_room)
     # A change of this file makes every page be read again.

@@ -437,20 +437,20 @@ def test_a_sweep_says_what_the_predictor_says_of_each_attacked_input():
     assert found["plain"].sure_and_wrong(0.2)[1] == red.mean()
 
 
-# --- losses to train with ---------------------------------------------------------------------------------
-
-
 def test_an_attack_that_writes_in_place_changes_only_its_own_copy():
     def spoils(x, labels, epsilon):
         x += epsilon
         labels[:] = 0
         return x
 
+    def copied(x):
+        return torch.as_tensor(x).clone().numpy()
+
     for given in (images(5), torch.from_numpy(images(5)), images(5).tolist()):
-        before, asked = np.array(given), []
+        before, asked = copied(given), []
 
         def predict(x, asked=asked):
-            asked.append(np.array(x))
+            asked.append(copied(x))
             return np.full((5, 10), 0.1)
 
         attack = (
@@ -458,9 +458,12 @@ def test_an_attack_that_writes_in_place_changes_only_its_own_copy():
         )
         labels = np.arange(5)
         found = adversarial.sweep(attack, predict, given, labels, [0, 0.1, 0.2])
-        assert np.array_equal(given, before)
+        assert np.array_equal(copied(given), before)
         assert labels.tolist() == found.labels.tolist() == [0, 1, 2, 3, 4]
         assert np.allclose([x - before for x in asked], np.reshape([0, 0.1, 0.2], (3, 1, 1, 1, 1)))
+
+
+# --- losses to train with ---------------------------------------------------------------------------------
 
 
 def test_the_adversarial_loss_is_half_of_each():

@@ -8,6 +8,10 @@ exercises.
 
 Importing the package is quick: a submodule loads when it is first used, and
 torch only when a function that needs it is called.
+
+What all functions have in common (shapes, signs, units, seeds, what raises)
+stands on one page of the book, ``reference/conventions``. A docstring says what
+is its own: under *Raises* what is special to the function.
 """
 
 import importlib

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["declare_missing_operators", "torch"]
+__all__ = ["as_module", "declare_missing_operators", "torch"]
 
 SCHEMAS = {
     "torchvision::nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -56,6 +56,13 @@ def declare_missing_operators():
         if not hasattr(getattr(torch.ops, namespace), operator):
             torch.library.define(name, schema)
     return True
+
+
+def as_module(network, name="model"):
+    """The argument itself, if it is a network of torch."""
+    if not isinstance(network, torch.nn.Module):
+        raise ValueError(f"{name}: expected a torch.nn.Module, got {type(network).__name__}")
+    return network
 
 
 declare_missing_operators()

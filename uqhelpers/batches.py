@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from uqhelpers._checks import as_whole, to_numpy
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 
 __all__ = ["gather", "in_order", "is_loader", "join", "pairs"]
 
@@ -113,11 +113,6 @@ def pairs(loader, targets=None):
     ------
     inputs, targets
         As they come.
-
-    Raises
-    ------
-    ValueError
-        If there is no batch, or one is no pair of as many inputs as targets.
     """
     _refuse_targets(targets)
     return _pairs(loader)
@@ -183,9 +178,7 @@ def in_order(loader):
 
 def as_network(model):
     """The model, if it is a network with weights."""
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if next(model.parameters(), None) is None:
+    if next(as_module(model).parameters(), None) is None:
         raise ValueError(
             f"model: expected a network with weights, got {type(model).__name__}, which has no weights"
         )
@@ -235,11 +228,6 @@ def join(inputs):
     -------
     array
         The argument itself if it is an array.
-
-    Raises
-    ------
-    ValueError
-        As :func:`in_order`.
     """
     return _joined(list(in_order(inputs)), "inputs") if is_loader(inputs) else inputs
 

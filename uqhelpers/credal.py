@@ -79,11 +79,6 @@ class Hull:
     ----------
     members : array, shape (S, N, C)
         ``S`` distributions for each of ``N`` inputs.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution.
     """
 
     members: np.ndarray
@@ -108,11 +103,6 @@ def from_ensemble(probs, kind="box"):
     Returns
     -------
     Box or Hull
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or the kind is unknown.
 
     References
     ----------
@@ -140,11 +130,6 @@ def imprecise_dirichlet(counts, s=1.0):
     -------
     Box
         From ``n_c / (n + s)`` to ``(n_c + s) / (n + s)``.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative, or ``s`` is not above 0.
 
     References
     ----------
@@ -175,11 +160,6 @@ def lower_probability(credal, event):
     Returns
     -------
     array, shape (N,), float64
-
-    Raises
-    ------
-    ValueError
-        If the event is not one flag a class.
     """
     event = as_flags(event, "event", _classes(credal))
     return _lower_expectation(credal, event.astype(float))
@@ -190,19 +170,11 @@ def upper_probability(credal, event):
 
     Parameters
     ----------
-    credal : Box or Hull
-        Of ``N`` inputs and ``C`` classes.
-    event : array of bool, shape (C,)
-        Which classes belong to the event.
+    credal, event : as in :func:`lower_probability`
 
     Returns
     -------
-    array, shape (N,), float64
-
-    Raises
-    ------
-    ValueError
-        If the event is not one flag a class.
+    array, shape (N,), from 0 to 1
     """
     event = as_flags(event, "event", _classes(credal))
     return -_lower_expectation(credal, -event.astype(float))
@@ -245,11 +217,6 @@ def upper_entropy(credal):
     -------
     array, shape (N,), float64
         In nats, at most ``log(C)``; to 1e-9.
-
-    Raises
-    ------
-    ValueError
-        If ``credal`` is neither.
 
     References
     ----------
@@ -326,18 +293,11 @@ def lower_entropy(credal):
 
     Parameters
     ----------
-    credal : Box or Hull
-        Of ``N`` inputs and ``C`` classes.
+    credal : as in :func:`upper_entropy`
 
     Returns
     -------
-    array, shape (N,), float64
-        In nats.
-
-    Raises
-    ------
-    ValueError
-        If ``credal`` is neither.
+    array, shape (N,), in nats
 
     References
     ----------
@@ -428,11 +388,6 @@ def decide(credal, rule="maximality", utility=None):
     -------
     array of bool, shape (N, A)
         At least one act an input.
-
-    Raises
-    ------
-    ValueError
-        If the rule is unknown, or ``utility`` has not one column a class.
 
     References
     ----------

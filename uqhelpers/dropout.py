@@ -13,7 +13,7 @@ import numpy as np
 
 from uqhelpers._checks import as_choice, as_whole
 from uqhelpers._progress import bar
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.training import as_inputs, evaluating, seeded
 
 __all__ = ["MASKS", "Masks", "dropout_layers", "dropout_on", "forward_passes"]
@@ -52,9 +52,7 @@ def dropout_layers(model):
     ValueError
         If there is none.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    layers = [layer for layer in model.modules() if _drops(layer)]
+    layers = [layer for layer in as_module(model).modules() if _drops(layer)]
     if not layers:
         raise ValueError(
             "model: expected at least one dropout layer (such as torch.nn.Dropout), got none. "
@@ -102,18 +100,15 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
     model : torch.nn.Module
         With at least one dropout layer. Whenever the caller has the word, and
         afterwards, it is in the state in which it came.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs, or a ``DataLoader`` that gives them in order.
+    inputs : array, shape (N, ...), or a loader that keeps their order
     passes : int
         Masks for each input.
     seed : int
         The same seed, inputs and batch size give the same outputs.
     masks : {"independent", "shared", "paired"}
         As in ``mc_dropout.sample``.
-    batch_size : int
-        Inputs at a time.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    batch_size : int, inputs at a time
+    progress : bool, whether a bar shows long work
 
     Yields
     ------
@@ -123,11 +118,10 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
     Raises
     ------
     ValueError
-        If the network has no weights or no dropout layer; if it also calls
-        dropout as a function, which is off; if shared or paired masks are asked
-        of one that cannot be traced, or in which the first axis that dropout
-        sees is not that of the inputs; if an argument or an output is not as
-        described.
+        If the network has no dropout layer, or also calls dropout as a function,
+        which is off; if shared or paired masks are asked of one that cannot be
+        traced, or in which the first axis that dropout sees is not that of the
+        inputs.
     """
     layers = dropout_layers(model)
     passes, batch_size = as_whole(passes, "passes"), as_whole(batch_size, "batch_size")

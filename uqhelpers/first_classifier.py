@@ -86,11 +86,6 @@ def confusion_matrix(predictions, labels, classes):
     array of int64, shape (classes, classes)
         Rows are the true classes, columns the predicted ones: the entry (3, 5)
         counts the threes that were called a five.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, there are no predictions, or one is no class.
     """
     classes = as_whole(classes, "classes", low=2, high=MOST_CLASSES)
     labels = as_labels(labels, classes)
@@ -103,12 +98,7 @@ def class_scores(predictions, labels, classes, priors=None):
 
     Parameters
     ----------
-    predictions : array of int, shape (N,)
-        Predicted classes, from 0 to ``classes - 1``.
-    labels : array of int, shape (N,)
-        True classes.
-    classes : int
-        Number of classes, at most 10,000.
+    predictions, labels, classes : as in :func:`confusion_matrix`
     priors : array, shape (classes,), optional
         The scores as they would be if the classes came in these proportions (any
         positive factor of them), and each class were recognised as well as here.
@@ -123,8 +113,7 @@ def class_scores(predictions, labels, classes, priors=None):
     Raises
     ------
     ValueError
-        If the lengths differ, there are no predictions, one is no class, or
-        ``priors`` asks for a class of which there are no inputs.
+        If ``priors`` asks for a class of which there are no inputs.
 
     Warns
     -----
@@ -173,7 +162,6 @@ def most_confident_errors(probs, labels, k=10):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
     labels : array of int, shape (N,)
         True classes.
     k : int
@@ -184,12 +172,6 @@ def most_confident_errors(probs, labels, k=10):
     array of int, shape (min(k, errors),)
         Places of the errors, the most confident first; of equals the first one
         first. Empty if there is no error.
-
-    Raises
-    ------
-    ValueError
-        If ``probs`` are not distributions, ``labels`` do not fit them, or ``k`` is
-        not a whole number of at least 1.
     """
     probs = as_distributions(probs, ("NC", "SNC"))
     probs = probs.mean(axis=0) if probs.ndim == 3 else probs
@@ -219,12 +201,6 @@ def neighbours_kept(points, shown, k=10):
     float
         In [0, 1]: 1 if every point has the same ``k`` neighbours in both, and about
         ``k / (N - 1)`` for a picture that has nothing to do with the points.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many places as points, they are not finite, or ``k`` is
-        not a whole number from 1 to ``N - 1``.
 
     References
     ----------
@@ -282,15 +258,13 @@ class Familiarity:
 
         Returns
         -------
-        Familiarity
-            Itself.
+        Familiarity, itself
 
         Raises
         ------
         ValueError
-            If the points are not finite, ``held_out`` has another dimension, or a
-            bandwidth has to be chosen and there is no ``held_out``, or only copies of
-            the points.
+            If a bandwidth has to be chosen and there is no ``held_out``, or only
+            copies of the points.
 
         Warns
         -----
@@ -314,20 +288,13 @@ class Familiarity:
 
         Parameters
         ----------
-        points : array, shape (M, D)
-            Further axes are flattened.
+        points : array, shape (M, D), or images of D pixels
 
         Returns
         -------
         array, shape (M,), float64
             In nats, up to the volume's unit: densities of other dimensions or other
             units cannot be compared. Minus infinity where float64 ends.
-
-        Raises
-        ------
-        ValueError
-            If the points have another dimension than the known ones or are not
-            finite, or ``fit`` has not been called.
         """
         known = self._known()
         return _log_density(_as_points(points, "points", known.shape[1]), known, self.bandwidth_)
@@ -351,11 +318,6 @@ class Familiarity:
         (array, shape (R,), array, shape (R,), array, shape (R, R))
             Horizontal places, vertical places, and the log-density, a row for each
             vertical place.
-
-        Raises
-        ------
-        ValueError
-            If the known points are not in the plane or ``bounds`` are no rectangle.
         """
         resolution = as_whole(resolution, "resolution", low=2)
         known = self._known()

@@ -41,11 +41,6 @@ def log_joint(weights, inputs, labels, prior_precision=1.0):
     array, shape (...), or a float
         ``log p(labels, weights | inputs)``, in nats. The log posterior is this
         minus the log evidence.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = _as_weights(weights, inputs.shape[1])
@@ -79,11 +74,6 @@ def hessian(weights, inputs, prior_precision=1.0):
     -------
     array, shape (D, D)
         Symmetric, every eigenvalue at least α.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs = _as_inputs(inputs)
     weights = _as_weights(weights, inputs.shape[1], ndim=1)
@@ -110,11 +100,6 @@ def map_estimate(inputs, labels, prior_precision=1.0):
     Returns
     -------
     array, shape (D,)
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     inputs, labels, alpha = _as_problem(inputs, labels, prior_precision)
     weights = np.zeros(inputs.shape[1])
@@ -166,11 +151,6 @@ class ExactLogisticPosterior:
         ``log p(labels | inputs)``, in nats.
     mode : array, shape (2,)
 
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
     Examples
     --------
     >>> from uqhelpers.data import toys
@@ -214,11 +194,6 @@ class ExactLogisticPosterior:
         -------
         array, shape (M, 2)
             Probability of class 0 and of class 1.
-
-        Raises
-        ------
-        ValueError
-            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         inputs = as_real(inputs, "inputs", ndim=2)
         if inputs.shape[1] != 2:
@@ -243,11 +218,6 @@ class ExactLogisticPosterior:
         Returns
         -------
         array, shape (draws, 2)
-
-        Raises
-        ------
-        ValueError
-            As everywhere (:doc:`conventions </book/reference/conventions>`).
         """
         draws = as_whole(draws, "draws")
         rng = as_generator(seed)
@@ -269,11 +239,6 @@ def total_variation(probs, other):
     -------
     array, shape (N,), float64
         Between 0 (the same) and 1 (they exclude each other). Symmetric.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     probs, other = as_distributions(probs, "NC"), as_distributions(other, "NC", "other")
     if probs.shape != other.shape:

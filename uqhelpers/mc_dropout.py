@@ -42,8 +42,7 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
         A network that puts out logits (one output: the log odds of class 1 of
         two) and holds at least one dropout layer. Afterwards it is in the state
         in which it came.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs, or a ``DataLoader`` that gives them in order.
+    inputs : array, shape (N, ...), or a loader that keeps their order
     passes : int
         Number of sampled networks, ``S``.
     seed : int
@@ -60,24 +59,20 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
         on average, whatever the masks (Jensen). Shared masks lie along the
         first axis of what a dropout layer sees, which must be that of the
         inputs.
-    batch_size : int
-        Inputs at a time.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    batch_size : int, inputs at a time
+    progress : bool, whether a bar shows long work
 
     Returns
     -------
-    array, shape (S, N, C), float64
-        Probabilities.
+    array of probabilities, shape (S, N, C), float64
 
     Raises
     ------
     ValueError
         If the model holds no dropout layer, or dropout that is called as a
-        function beside its layers; if it has no weights or puts out
-        probabilities; if the inputs are empty or not finite; or if shared or
-        paired masks are asked of a network that cannot be traced or in which
-        dropout meets tokens or places where it should meet inputs.
+        function beside its layers; or if shared or paired masks are asked of a
+        network that cannot be traced or in which dropout meets tokens or places
+        where it should meet inputs.
 
     References
     ----------
@@ -96,11 +91,6 @@ def sample_outputs(model, inputs, passes=20, seed=0, masks="independent", batch_
     -------
     array, shape (S, N, K), float64
         Outputs.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     parts = forward_passes(model, inputs, passes, seed, masks, batch_size, progress)
     return np.concatenate([np.stack([output.numpy() for output in part]) for part in parts], axis=1)
@@ -115,13 +105,6 @@ def predict(model, inputs, passes=20, seed=0, masks="independent", batch_size=25
     Returns
     -------
     uqhelpers.metrics.Decomposition
-        Averaged probabilities with total, aleatoric and epistemic uncertainty
-        in nats, for each input.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     results, precision = [], next(as_network(model).parameters()).dtype
     for part in forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
@@ -154,8 +137,7 @@ def predict_regression(
     Raises
     ------
     ValueError
-        As :func:`sample`; also if ``noise_std`` is negative or ``passes`` is 1,
-        which leaves no spread to measure.
+        If ``passes`` is 1, which leaves no spread to measure.
 
     References
     ----------

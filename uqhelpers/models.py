@@ -54,11 +54,6 @@ class MLP(nn.Sequential):
         dropout layers out.
     mean, std : float
         With which the inputs are standardised.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, inputs, outputs, hidden=(64, 64), dropout=0.0, mean=0.0, std=1.0):
@@ -77,6 +72,15 @@ class MLP(nn.Sequential):
         return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
 
 
+def _convolutions(channels, *maps, kernel):
+    """Convolutions that keep the size of the image, each with ReLU and a halving; features at the end."""
+    layers = []
+    for width in maps:
+        layers += [nn.Conv2d(channels, width, kernel, padding=kernel // 2), nn.ReLU(), nn.MaxPool2d(2)]
+        channels = width
+    return nn.Sequential(*layers, nn.Flatten())
+
+
 class SimpleNet(nn.Module):
     """Two convolutions and two linear layers, with one dropout layer between.
 
@@ -86,34 +90,20 @@ class SimpleNet(nn.Module):
 
     Parameters
     ----------
-    image_shape : tuple of int
-        (channels, height, width); height and width at least 4.
+    image_shape : (channels, height, width), the last two at least 4
     classes : int
-        Number of classes.
-    dropout : float
-        Probability in [0, 1) with which a feature is dropped.
+        How many logits there are.
+    dropout : float in [0, 1)
+        How probably a feature is dropped.
     mean, std : float
         With which the pixels are standardised.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     def __init__(self, image_shape=(1, 28, 28), classes=10, dropout=0.5, mean=0.0, std=1.0):
         super().__init__()
         channels, height, width = _as_image_shape(image_shape, smallest=4)
         self.standardise = Standardise(mean, std)
-        self.features = nn.Sequential(
-            nn.Conv2d(channels, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-        )
+        self.features = _convolutions(channels, 32, 64, kernel=3)
         self.dropout = nn.Dropout(_as_rate(dropout))
         self.hidden = nn.Linear(64 * (height // 4) * (width // 4), 128)
         self.output = nn.Linear(128, as_whole(classes, "classes", low=2))
@@ -132,17 +122,9 @@ class LeNet(nn.Module):
     ----------
     image_shape : tuple of int
         (channels, height, width); height and width at least 8.
-    classes : int
-        Number of classes.
+    classes, mean, std : as in :class:`SimpleNet`
     dropout : float
         Probability in [0, 1) with which a unit is dropped.
-    mean, std : float
-        With which the pixels are standardised.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -154,15 +136,7 @@ class LeNet(nn.Module):
         channels, height, width = _as_image_shape(image_shape, smallest=8)
         rate = _as_rate(dropout)
         self.standardise = Standardise(mean, std)
-        self.features = nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-        )
+        self.features = _convolutions(channels, 6, 16, kernel=5)
         self.head = nn.Sequential(
             nn.Linear(16 * (height // 4) * (width // 4), 120),
             nn.ReLU(),

@@ -143,9 +143,7 @@ def fit(
         Seeds the order of the minibatches, the dropout masks, and whatever a
         loader draws from torch's global generator.
     device : torch.device or str, optional
-        CUDA, then MPS, then CPU, unless told.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    progress : bool, whether a bar shows long work
 
     Returns
     -------
@@ -155,9 +153,9 @@ def fit(
     Raises
     ------
     ValueError
-        If labels do not fit the network's outputs, the network has no weights
-        that can be trained, or the loss stops being finite. Whatever fails, the
-        network's weights, mode and device are those with which it came.
+        If the network has no weights that can be trained, or the loss stops being
+        finite. Whatever fails, the network's weights, mode and device are those
+        with which it came.
     """
     epochs = as_whole(epochs, "epochs")
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
@@ -272,12 +270,6 @@ def predict_outputs(model, inputs, batch_size=500):
     -------
     array, shape (N, K), float64
         Outputs, in the order of the inputs.
-
-    Raises
-    ------
-    ValueError
-        If the loader's order is not that of its data, the network has no
-        weights, or it does not put out one row an input.
     """
     with evaluating(as_network(model)), torch.inference_mode():
         parts = [_rows(model(part), part) for part in input_batches(inputs, model, batch_size)]
@@ -299,12 +291,6 @@ def predict(model, inputs, batch_size=500):
     array, shape (N, C), float64
         Probabilities. A single output is the log odds of class 1 against class
         0, and ``C`` is 2.
-
-    Raises
-    ------
-    ValueError
-        As :func:`predict_outputs`; also if the network puts out probabilities
-        already.
     """
     outputs = predict_outputs(model, inputs, batch_size)
     return probabilities(outputs, next(model.parameters()).dtype)
@@ -339,11 +325,6 @@ def features(model, inputs, batch_size=500):
     -------
     array, shape (N, D), float64
         Features.
-
-    Raises
-    ------
-    ValueError
-        As :func:`uqhelpers.training.predict_outputs`; also if the network ends otherwise.
     """
     return features_and_outputs(model, inputs, batch_size)[0]
 
@@ -360,11 +341,6 @@ def features_and_outputs(model, inputs, batch_size=500):
     -------
     features : array, shape (N, D), float64
     outputs : array, shape (N, K), float64
-
-    Raises
-    ------
-    ValueError
-        As :func:`features`.
     """
     parts = []
     with evaluating(as_network(model)), torch.inference_mode(), _linear_layers(model) as ran:

@@ -67,8 +67,7 @@ def fgsm(
     mean, std : float or array, shape (channels,)
         By which pixels were standardised before they came here:
         ``inputs = (pixels - mean) / std``.
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
@@ -78,8 +77,8 @@ def fgsm(
     Raises
     ------
     ValueError
-        If an argument is not as described, the inputs lie outside of ``bounds``,
-        or the model's outputs do not depend on them.
+        If the inputs lie outside of ``bounds``, or the model's outputs do not
+        depend on them.
 
     References
     ----------
@@ -150,14 +149,7 @@ def pgd(
 
     Returns
     -------
-    array, the inputs' shape, in the network's precision
-        In the units of ``inputs``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`fgsm`; also if ``norm`` is another one, or more than one restart
-        would begin at the same point.
+    array, shaped as ``inputs``, in their units and in the network's precision
 
     References
     ----------
@@ -229,8 +221,7 @@ def random_search(
 
     Parameters
     ----------
-    model, inputs, labels, loss, targeted, bounds, mean, std, batch_size
-        As in :func:`fgsm`.
+    model, inputs, labels, loss, targeted, bounds, mean, std, batch_size : as in :func:`fgsm`
     epsilon : float
         The budget a pixel, at least 0, in the units of the pixels.
     queries : int
@@ -243,13 +234,7 @@ def random_search(
 
     Returns
     -------
-    array, the inputs' shape, in the network's precision
-        In the units of ``inputs``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`fgsm`.
+    array, as from :func:`fgsm`
 
     References
     ----------

@@ -1,7 +1,7 @@
 """Losses to train with: of an example and its attacked copy, and of a prediction that does not hold still."""
 
 from uqhelpers._checks import as_number, as_whole
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.adversarial.attacks import fgsm, pgd
 from uqhelpers.adversarial.spaces import Space, lengths
 from uqhelpers.adversarial.victims import as_inputs, as_problem, as_victim
@@ -35,18 +35,12 @@ def adversarial_loss(
         Of several steps, as in :func:`pgd`.
     seed : int
         Of the random start: another one for every batch.
-    bounds, mean, std
-        As in :func:`fgsm`.
+    bounds, mean, std : as in :func:`fgsm`
 
     Returns
     -------
     torch.Tensor
         A number, which can be differentiated by the parameters.
-
-    Raises
-    ------
-    ValueError
-        As :func:`fgsm`; also if the model is no network.
 
     References
     ----------
@@ -55,7 +49,7 @@ def adversarial_loss(
     training of Madry et al. (2018). Wong, Rice and Kolter (2020), Fast is better
     than free: revisiting adversarial training.
     """
-    victim = as_victim(_as_network(model))
+    victim = as_victim(as_module(model))
     tensor, classes = as_problem(victim, inputs, labels)
     options = {"bounds": bounds, "mean": mean, "std": std, "batch_size": len(tensor)}
     if as_whole(steps, "steps") == 1:
@@ -100,17 +94,12 @@ def virtual_adversarial_loss(model, inputs, epsilon, *, iterations=1, seed=0, bo
         A number of at least 0, to be differentiated by the parameters. The
         prediction before the change counts as a constant.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     References
     ----------
     Miyato et al. (2018), Virtual adversarial training: a regularization method
     for supervised and semi-supervised learning, section 3.
     """
-    victim = as_victim(_as_network(model))
+    victim = as_victim(as_module(model))
     epsilon, iterations = as_number(epsilon, "epsilon", low=0), as_whole(iterations, "iterations")
     seed = as_whole(seed, "seed", low=0)
     tensor = as_inputs(victim, inputs)
@@ -150,9 +139,3 @@ def _unit(direction):
     """Each input's direction with length 1; one without any length stays 0."""
     length = lengths(direction)
     return torch.where(length > 0, direction / length, 0.0)
-
-
-def _as_network(model):
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    return model

@@ -98,8 +98,7 @@ def masked_gradient_report(
 
     Parameters
     ----------
-    model, labels, passes, seed, mean, std, batch_size
-        As in :func:`fgsm`.
+    model, labels, passes, seed, mean, std, batch_size : as in :func:`fgsm`
     inputs : array, shape (N, ...)
         At least 20, and better a hundred or more, as shares of them are judged.
     epsilon : float
@@ -123,8 +122,7 @@ def masked_gradient_report(
     Raises
     ------
     ValueError
-        As :func:`fgsm`; also if there are no bounds, fewer than two restarts, too
-        few inputs, or a budget above the range.
+        If there are no bounds, fewer than two restarts or too few inputs.
 
     References
     ----------

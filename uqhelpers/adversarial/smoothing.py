@@ -33,11 +33,6 @@ def clopper_pearson(successes, trials, alpha=0.001):
     array of float64, shaped as ``successes``
         0 where there was no success; ``alpha ** (1 / trials)`` where all were.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     References
     ----------
     Clopper and Pearson (1934), The use of confidence or fiducial limits
@@ -116,11 +111,6 @@ class Smoothed:
     mean, std : float or array, shape (channels,)
         By which pixels were standardised before they came here.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     References
     ----------
     Cohen, Rosenfeld and Kolter (2019), Certified adversarial robustness via
@@ -144,18 +134,12 @@ class Smoothed:
             Different seeds draw independently.
         batch_size : int
             Noisy copies at a time.
-        progress : bool
-            Whether a bar appears when it takes longer than two seconds.
+        progress : bool, whether a bar shows long work
 
         Returns
         -------
         array of int64, shape (N, C)
             Rows that sum to ``draws``.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite.
         """
         draws, batch_size = as_whole(draws, "draws"), as_whole(batch_size, "batch_size")
         generator = torch.Generator().manual_seed(_stream(as_whole(seed, "seed", low=0)))
@@ -178,19 +162,13 @@ class Smoothed:
 
         Parameters
         ----------
-        inputs, draws, seed, batch_size, progress
-            As in :meth:`counts`.
+        inputs, draws, seed, batch_size, progress : as in :meth:`counts`
         alpha : float
             In (0, 1): how often an answer may be another than the most frequent one.
 
         Returns
         -------
         array of int64, shape (N,)
-
-        Raises
-        ------
-        ValueError
-            As :meth:`counts`; also if ``alpha`` is out of its range.
         """
         alpha = _as_alpha(alpha)
         counts = self.counts(inputs, draws, seed, batch_size, progress)
@@ -218,17 +196,11 @@ class Smoothed:
             In (0, 1): how often a promise may be broken, for each input.
         selection : int
             Draws by which the answer is chosen.
-        seed, batch_size, progress
-            As in :meth:`counts`.
+        seed, batch_size, progress : as in :meth:`counts`
 
         Returns
         -------
         Certificate
-
-        Raises
-        ------
-        ValueError
-            As :meth:`predict`.
         """
         alpha, seed = _as_alpha(alpha), as_whole(seed, "seed", low=0)
         draws = as_whole(draws, "draws")

@@ -75,12 +75,6 @@ def sweep(attack, predict, inputs, labels, epsilons):
     -------
     Sweep, or dict of Sweep
         As ``predict`` came.
-
-    Raises
-    ------
-    ValueError
-        If there is no budget, a budget is negative, a prediction is no
-        distribution over classes for each input, or a label none of its classes.
     """
     budgets = [
         as_number(epsilon, "epsilons", low=0) for epsilon in np.atleast_1d(as_real(epsilons, "epsilons"))

@@ -15,12 +15,6 @@ class LinearBasis:
     ----------
     bias : bool
         Whether there is a constant.
-
-    Raises
-    ------
-    ValueError
-        If ``bias`` is neither true nor false; in a call, if ``x`` is empty, not
-        finite, or neither of shape (N,) nor (N, D).
     """
 
     bias: bool = True
@@ -46,11 +40,6 @@ class PolynomialBasis:
         powers from growing apart.
     bias : bool
         Whether there is a constant.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range; in a call as ``LinearBasis``.
     """
 
     degree: int
@@ -84,12 +73,6 @@ class GaussianBasis:
     bias : bool
         Whether there is a constant beside them; without one the model falls
         back to a mean of 0 far from all centres.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range; in a call as ``LinearBasis``, and if
-        the inputs have another dimension than the centres.
     """
 
     centres: np.ndarray

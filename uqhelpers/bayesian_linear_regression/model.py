@@ -41,11 +41,6 @@ class BayesianLinearRegression:
     n : int
         How many examples it has seen.
 
-    Raises
-    ------
-    ValueError
-        If a precision is out of its range, or ``basis`` cannot be called.
-
     Notes
     -----
     With N examples and M features: time O(N M²) to take the data in, once O(M³)
@@ -95,8 +90,7 @@ class BayesianLinearRegression:
 
         Returns
         -------
-        BayesianLinearRegression
-            The model itself.
+        BayesianLinearRegression, itself
 
         Raises
         ------
@@ -115,13 +109,11 @@ class BayesianLinearRegression:
 
         Parameters
         ----------
-        x, y
-            As in ``fit``.
+        x, y : as in ``fit``
 
         Returns
         -------
-        BayesianLinearRegression
-            The model itself.
+        BayesianLinearRegression, itself
 
         Raises
         ------

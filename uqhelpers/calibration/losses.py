@@ -24,11 +24,6 @@ def label_smoothing(amount=0.1):
         (N,); returns a scalar tensor, in nats. It raises ``ValueError`` for
         outputs that are probabilities already.
 
-    Raises
-    ------
-    ValueError
-        If ``amount`` lies outside [0, 1).
-
     References
     ----------
     Szegedy et al. (2016), Rethinking the inception architecture for computer
@@ -64,15 +59,7 @@ def focal_loss(gamma=2.0):
 
     Returns
     -------
-    callable
-        Takes ``(outputs, targets)``: logits of shape (N, C) and labels of shape
-        (N,); returns a scalar tensor, in nats. It raises ``ValueError`` for
-        outputs that are probabilities already.
-
-    Raises
-    ------
-    ValueError
-        If ``gamma`` is negative or not a number.
+    callable, as from :func:`label_smoothing`
 
     References
     ----------

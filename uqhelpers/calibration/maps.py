@@ -25,18 +25,11 @@ class _OneAgainstRest:
         probs : array, shape (N, C), or iterable of batches
             Class probabilities of held-out inputs; or a ``DataLoader`` of pairs
             ``(probs, labels)``.
-        labels : array of int, shape (N,), optional
-            True classes, from 0 to ``C - 1``; a loader brings its own.
+        labels : array of int, shape (N,), from 0 to C - 1; a loader brings its own
 
         Returns
         -------
-        object
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If ``probs`` are not distributions or ``labels`` do not fit them.
+        itself
         """
         probs, labels = as_arrays(probs, labels)
         probs = np.clip(as_own_distributions(probs, "NC"), 0, 1)  # rounding can leave a hair above 1
@@ -52,20 +45,13 @@ class _OneAgainstRest:
 
         Parameters
         ----------
-        probs : array, shape (N, C)
-            Class probabilities.
+        probs : array, shape (N, C), with the classes that were fitted
 
         Returns
         -------
         array, shape (N, C), float64
             Probabilities; they can be exactly 0. Where every class was mapped
             to 0, the row is left as it came.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted yet, ``probs`` are not distributions, or they
-            have another number of classes.
         """
         probs = np.clip(as_own_distributions(probs, "NC"), 0, 1)
         check_fitted(self.maps, "probs", probs, len(self.maps or ()))
@@ -90,11 +76,6 @@ class HistogramBinning(_OneAgainstRest):
         Number of bins.
     spacing : {"mass", "width"}
         Bins that hold equally many values (ties stay together), or of equal width.
-
-    Raises
-    ------
-    ValueError
-        If ``bins`` is not a whole number from 1 to a million, or ``spacing`` is unknown.
 
     References
     ----------

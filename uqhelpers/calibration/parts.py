@@ -53,9 +53,7 @@ def brier_decomposition(probs, labels, bins=10):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
     bins : int or None
         Number of right-closed bins of equal width, whose edges are those of the
         probabilities' own precision: .6 in float32 lies in the bin that ends at
@@ -67,12 +65,6 @@ def brier_decomposition(probs, labels, bins=10):
     -------
     BrierDecomposition
         Its ``score`` equals ``metrics.brier_score(probs, labels)``.
-
-    Raises
-    ------
-    ValueError
-        If ``probs`` are not distributions, ``labels`` do not fit them, or
-        ``bins`` is neither a whole number from 1 to a million nor ``None``.
 
     References
     ----------

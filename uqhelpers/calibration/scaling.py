@@ -49,19 +49,11 @@ class VectorScaling:
         logits : array, shape (N, C), or iterable of batches
             Logits of held-out inputs; or a ``DataLoader`` of pairs
             ``(logits, labels)``.
-        labels : array of int, shape (N,), optional
-            True classes, from 0 to ``C - 1``; a loader brings its own.
+        labels : array of int, shape (N,), from 0 to C - 1; a loader brings its own
 
         Returns
         -------
-        VectorScaling
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If ``logits`` are not finite numbers of shape (N, C), look like
-            probabilities, or ``labels`` do not fit them.
+        VectorScaling, itself
 
         Warns
         -----
@@ -105,14 +97,7 @@ class VectorScaling:
 
         Returns
         -------
-        array, shape (N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted yet, or the logits have another number of
-            classes or look like probabilities.
+        array of probabilities, shape (N, C), float64
         """
         logits = as_real(logits, "logits", ndim=2)
         check_fitted(self.scale, "logits", logits, len(self.scale) if self.scale is not None else 0)

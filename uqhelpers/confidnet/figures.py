@@ -62,11 +62,6 @@ def failure_table(confidences, wrong):
     -------
     dict of str to FailureFigures
 
-    Raises
-    ------
-    ValueError
-        If names or lengths differ, or a confidence is NaN.
-
     Warns
     -----
     RuntimeWarning

@@ -24,11 +24,6 @@ def true_class_probability(probs, labels):
         wrong; between the two it may be either. Equal to the maximum class
         probability where the answer is right.
 
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or the labels do not fit.
-
     References
     ----------
     Corbière et al. (2019), Addressing failure prediction by learning model
@@ -55,11 +50,6 @@ def confidence_loss(logits, targets, weights=None):
     -------
     torch.Tensor
         A number.
-
-    Raises
-    ------
-    ValueError
-        If the sizes differ.
 
     References
     ----------

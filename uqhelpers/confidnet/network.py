@@ -91,11 +91,6 @@ class ConfidNet:
         The fine-tuned copy of the classifier, if there was a second stage.
     history : ConfidNetHistory or None
 
-    Raises
-    ------
-    ValueError
-        If ``model`` is no network or a width is no positive whole number.
-
     Examples
     --------
     >>> confidnet = ConfidNet(net).fit(images, labels)
@@ -167,21 +162,17 @@ class ConfidNet:
         seed : int
             Seeds the first weights, the order of the batches and the dropout
             masks; the global generators are left as they were.
-        progress : bool
-            Whether a bar appears when it takes longer than two seconds.
+        progress : bool, whether a bar shows long work
 
         Returns
         -------
-        ConfidNet
-            Itself.
+        ConfidNet, itself
 
         Raises
         ------
         ValueError
-            If the data are empty, not finite or of unequal length, a label does
-            not fit, the network does not end in a linear layer or holds no
-            dropout layer that could stay on, an argument is out of its range, or
-            the loss stops being finite.
+            If the network does not end in a linear layer or holds no dropout
+            layer that could stay on, or the loss stops being finite.
 
         Warns
         -----
@@ -230,20 +221,13 @@ class ConfidNet:
 
         Parameters
         ----------
-        inputs : array, shape (N, ...), or iterable of batches
-            Inputs; or a ``DataLoader`` that keeps their order.
-        batch_size : int
-            Inputs at a time.
+        inputs : array, shape (N, ...), or a loader that keeps their order
+        batch_size : int, inputs at a time
 
         Returns
         -------
         array, shape (N,), float64
             In [0, 1], higher is surer that the classifier's answer is right.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite, or nothing was fitted.
         """
         if self.network is None:
             raise ValueError("fit: expected to be called first, got a network that has seen no data")
@@ -257,8 +241,7 @@ class ConfidNet:
     def predict(self, inputs, batch_size=500):
         """The classifier's class probabilities, and the confidence in its answers.
 
-        Parameters, exceptions
-            As :meth:`confidence`; also if the classifier puts out probabilities.
+        Parameters are those of :meth:`confidence`.
 
         Returns
         -------
@@ -271,22 +254,11 @@ class ConfidNet:
     def score(self, inputs, batch_size=500):
         """Minus the confidence: higher is more uncertain, as every score of this package.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, ...), or iterable of batches
-            Inputs; or a ``DataLoader`` that keeps their order.
-        batch_size : int
-            Inputs at a time.
+        Parameters are those of :meth:`confidence`.
 
         Returns
         -------
-        array, shape (N,), float64
-            In [-1, 0].
-
-        Raises
-        ------
-        ValueError
-            As :meth:`confidence`.
+        array, shape (N,), from -1 to 0
         """
         return -self.confidence(inputs, batch_size)
 

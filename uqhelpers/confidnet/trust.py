@@ -24,11 +24,6 @@ class TrustScore:
     alpha : float
         Share of each class that is left out, in [0, 1).
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
     Examples
     --------
     >>> trust = TrustScore(alpha=0.1).fit(training.features(net, images), labels)
@@ -61,14 +56,12 @@ class TrustScore:
 
         Returns
         -------
-        TrustScore
-            Itself.
+        TrustScore, itself
 
         Raises
         ------
         ValueError
-            If the features are no finite matrix, or the labels do not fit or
-            name one class only.
+            If the labels name one class only.
         """
         features, labels = as_arrays(features, labels)
         features = as_real(features, "features", ndim=2)
@@ -108,8 +101,7 @@ class TrustScore:
         Raises
         ------
         ValueError
-            If the features have another width or are not finite, a predicted
-            class had no training input, or nothing was fitted.
+            If a predicted class had no training input.
         """
         if self._trees is None:
             raise ValueError("fit: expected to be called first, got a trust score that has seen no data")
@@ -133,17 +125,11 @@ class TrustScore:
 
         Parameters
         ----------
-        features, predicted
-            As in :meth:`confidence`.
+        features, predicted : as in :meth:`confidence`
 
         Returns
         -------
         array, shape (N,), float64
             At most 0, down to minus infinity.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`confidence`.
         """
         return -self.confidence(features, predicted)

@@ -32,11 +32,6 @@ def lac_scores(probs):
     array, shape (N, C), float64
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        If ``probs`` are no distributions.
-
     References
     ----------
     Sadinle, Lei and Wasserman (2019), Least ambiguous set-valued classifiers
@@ -65,11 +60,6 @@ def adaptive_scores(probs, u=None, penalty=0.0, free=0):
     -------
     array, shape (N, C), float64
         In [0, 1 + penalty (C - free)].
-
-    Raises
-    ------
-    ValueError
-        If ``probs`` are no distributions, or another argument is out of range.
 
     References
     ----------
@@ -138,11 +128,6 @@ class SplitClassifier:
     ----------
     threshold_ : float, or dict by class or group
         The largest score that is let in.
-
-    Raises
-    ------
-    ValueError
-        If an argument is unknown or out of range.
     """
 
     def __init__(self, score="lac", alpha=0.1, seed=None, by=None, penalty=0.01, free=5, never_empty=False):
@@ -178,13 +163,7 @@ class SplitClassifier:
 
         Returns
         -------
-        SplitClassifier
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If shapes, values or combinations are not as above.
+        SplitClassifier, itself
         """
         probs, labels = gather(probs, labels)
         probs = as_own_distributions(probs, "NC")
@@ -262,11 +241,6 @@ class SplitClassifier:
         -------
         array of bool, shape (N, C)
             Which classes are in the set.
-
-        Raises
-        ------
-        ValueError
-            If called before ``fit``, or shapes or values are not as above.
         """
         if not hasattr(self, "_scores"):
             raise ValueError("predict: expected a fitted classifier, call fit first")

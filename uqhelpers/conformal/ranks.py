@@ -46,11 +46,6 @@ def rank(n, alpha):
     int
         From 0 (alpha = 1: any score is enough) to ``n + 1`` (no score is).
 
-    Raises
-    ------
-    ValueError
-        If ``n`` is no whole number of at least 1 or ``alpha`` lies outside [0, 1].
-
     References
     ----------
     Vovk, Gammerman and Shafer (2005), Algorithmic learning in a random world.
@@ -87,8 +82,7 @@ def quantile(scores, alpha, weights=None, new_weights=None):
     Raises
     ------
     ValueError
-        If scores are no non-empty vector or hold NaN, ``alpha`` lies outside
-        [0, 1], or weights are negative, all zero, missing or too few.
+        If weights are negative, all zero, missing or too few.
 
     References
     ----------
@@ -155,11 +149,6 @@ def p_values(calibration, scores, seed=None):
     -------
     array, shape (N,), float64
         In [1/(n+1), 1]; randomised in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If either is no non-empty vector or holds NaN, or the seed is no seed.
 
     References
     ----------

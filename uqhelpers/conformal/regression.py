@@ -15,8 +15,7 @@ COLUMNS = {"absolute": 1, "normalised": 1, "cqr": 2}
 class SplitRegressor:
     """Intervals that hold the target with probability at least 1 - alpha.
 
-    The promise is for an exchangeable new input, on average over calibration
-    sets and inputs; see ``coverage_law`` for what one calibration set may do.
+    The promise is meant as that of :class:`SplitClassifier`.
 
     Parameters
     ----------
@@ -31,11 +30,6 @@ class SplitRegressor:
     ----------
     threshold_ : float
         The largest score that is let in; None with weights.
-
-    Raises
-    ------
-    ValueError
-        If an argument is unknown or out of range.
 
     References
     ----------
@@ -65,13 +59,7 @@ class SplitRegressor:
 
         Returns
         -------
-        SplitRegressor
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If shapes, values or combinations are not as above.
+        SplitRegressor, itself
         """
         predictions, y = gather(predictions, y)
         predictions, spread = self._checked(predictions, spread)
@@ -123,11 +111,6 @@ class SplitRegressor:
             Lower and upper ends, infinite where the calibration set is too small.
             With ``"cqr"`` an interval whose lower end lies above its upper end is
             empty.
-
-        Raises
-        ------
-        ValueError
-            If called before ``fit``, or shapes or values are not as above.
         """
         if not hasattr(self, "_scores"):
             raise ValueError("predict: expected a fitted regressor, call fit first")
@@ -155,20 +138,13 @@ def jackknife_plus(residuals, predictions, alpha=0.1):
     residuals : array, shape (n,)
         Absolute errors of each model at the example that it left out.
     predictions : array, shape (n, N)
-        Predictions of each of these models for the new inputs.
+        Predictions of each of these models, one an example, for the new inputs.
     alpha : float
         Coverage is usually about 1 - alpha, and at least 1 - 2 alpha.
 
     Returns
     -------
-    array, shape (N, 2), float64
-        Lower and upper ends.
-
-    Raises
-    ------
-    ValueError
-        If there is not one model an example, a residual is negative, or a value
-        is not finite.
+    array of lower and upper ends, shape (N, 2), float64
 
     References
     ----------
@@ -187,7 +163,7 @@ def cv_plus(residuals, predictions, folds, alpha=0.1):
     residuals : array, shape (n,)
         Absolute errors at each example, of the model that left its fold out.
     predictions : array, shape (K, N)
-        Predictions of the K models for the new inputs.
+        Predictions of the K models, one a fold, for the new inputs.
     folds : array, shape (n,)
         The fold of each example, from 0 to K - 1.
     alpha : float
@@ -196,18 +172,11 @@ def cv_plus(residuals, predictions, folds, alpha=0.1):
 
     Returns
     -------
-    array, shape (N, 2), float64
-        Lower and upper ends.
-
-    Raises
-    ------
-    ValueError
-        If a fold has no model, a residual is negative, or a value is not finite.
+    array of lower and upper ends, shape (N, 2), float64
 
     References
     ----------
-    Barber, Candès, Ramdas and Tibshirani (2021), Predictive inference with the
-    jackknife+, section 3.
+    Barber et al. (2021), as for :func:`jackknife_plus`, section 3.
     """
     residuals = as_real(residuals, "residuals", ndim=1)
     predictions = as_real(predictions, "predictions", ndim=2)

@@ -53,11 +53,6 @@ def covered(sets, targets):
     Returns
     -------
     array of bool, shape (N,)
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, ends are NaN, or labels are no classes.
     """
     sets = _as_sets(sets)
     if sets.dtype == bool:
@@ -82,11 +77,6 @@ def set_sizes(sets):
     array, shape (N,)
         Whole numbers for sets; widths of at least 0 for intervals, infinite where
         an end is.
-
-    Raises
-    ------
-    ValueError
-        If ``sets`` are neither.
     """
     sets = _as_sets(sets)
     if sets.dtype == bool:
@@ -112,11 +102,6 @@ def coverage_report(sets, targets, by=None, level=0.95):
     Returns
     -------
     CoverageReport
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit or ``by`` is none of these.
     """
     level = as_number(level, "level", low=0, high=1, open_low=True)
     hit, size = covered(sets, targets), set_sizes(sets)

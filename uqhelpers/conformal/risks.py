@@ -62,8 +62,7 @@ def control_risk(losses, alpha, method="crc", delta=0.1, bound=1.0):
     Raises
     ------
     ValueError
-        If losses leave [0, bound] or, with ``"crc"``, rise along the settings, or
-        another argument is out of range.
+        If losses leave [0, bound] or, with ``"crc"``, rise along the settings.
 
     References
     ----------

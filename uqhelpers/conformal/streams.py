@@ -54,11 +54,6 @@ class AdaptiveConformal:
     level : float
         The level for the next step.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
     References
     ----------
     Gibbs and Candès (2021), Adaptive conformal inference under distribution
@@ -105,11 +100,6 @@ class AdaptiveConformal:
         Returns
         -------
         Stream
-
-        Raises
-        ------
-        ValueError
-            If either is no vector of numbers, or the window is not above 0.
         """
         scores = as_scores(scores, "scores")
         latest = deque(as_scores(past, "past").tolist())

@@ -68,11 +68,6 @@ def letters(n=600, image_shape=(1, 8, 8), seed=0):
     Split
         Labels are places in the alphabet, 0 for A and a, to 25. Letters left
         out in both cases have no images.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n")
     height, width = _as_image_shape(image_shape)

@@ -68,11 +68,6 @@ def ambiguous_digits(n=100, seed=0, edition=None, split="test", *, progress=True
     Blends
         Images, both labels, and the share of each in the blend.
 
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
     References
     ----------
     Mukhoti et al. (2023), Deep deterministic uncertainty, use ambiguous digits

@@ -21,11 +21,6 @@ class Split:
         Pixels in [0, 1]; 0 is the background.
     labels : array, shape (N,), int64
         The class of each image.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
 
     images: np.ndarray

@@ -42,11 +42,6 @@ def corrupt(images, kind, severity, seed=0):
     array, shape (N, C, H, W), float32
         The corrupted images, in [0, 1].
 
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
     References
     ----------
     Hendrycks and Dietterich (2019), Benchmarking neural network robustness to

@@ -106,11 +106,6 @@ def line(n=30, noise=0.3, seed=0, gap=None, *, slope=0.7, intercept=0.2, low=-2.
     -------
     Toy
         Inputs and targets of shape (n, 1).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     slope, intercept = as_number(slope, "slope"), as_number(intercept, "intercept")
     rng = as_generator(seed)
@@ -136,11 +131,6 @@ def gap_line(n=30, noise=0.3, seed=0):
     -------
     Toy
         Inputs and targets of shape (n, 1).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     return line(n, noise, seed, gap=(-1.0, 1.0))
 
@@ -150,13 +140,7 @@ def sinusoid(n=100, noise=0.1, seed=0, gap=None, *, low=-4.0, high=4.0):
 
     Parameters
     ----------
-    n : int
-        How many points, uniform in (low, high).
-    noise : float
-        Standard deviation of the noise, at least 0, in units of the target.
-    seed : int or numpy.random.Generator
-    gap : (float, float), optional
-        An interval strictly inside (low, high) from which no point is drawn.
+    n, noise, seed, gap : as in :func:`line`
     low, high : float
         The range of the inputs, in radians.
 
@@ -164,11 +148,6 @@ def sinusoid(n=100, noise=0.1, seed=0, gap=None, *, low=-4.0, high=4.0):
     -------
     Toy
         Inputs and targets of shape (n, 1); the truth is ``sin(x)``.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     rng = as_generator(seed)
     x = _places(n, rng, low, high, gap)
@@ -197,11 +176,6 @@ def cubic(n=40, seed=173, low=-4, high=4, noise=3.0):
     -------
     Toy
         Inputs and targets of shape (n, 1).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -241,11 +215,6 @@ def logistic(n=40, seed=0, *, separation=2.0, correlation=0.5):
     Toy
         Inputs of shape (n, 2), targets of shape (n,): 0 or 1. The truth gives
         the probability of both classes at any point, shape (M, 2).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     separation = as_number(separation, "separation", low=0, open_low=True)
@@ -288,11 +257,6 @@ def two_moons(n=200, noise=0.1, seed=0):
         Inputs of shape (n, 2), targets of shape (n,): 0 or 1. The truth gives
         the probability of both classes at any point, shape (M, 2), for classes
         that are equally frequent.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     noise = as_number(noise, "noise", low=0, open_low=True)
@@ -355,11 +319,6 @@ def spirals(n_per_class=1000, classes=3, seed=0):
         (n_per_class · classes,), arm by arm. The truth gives the probability
         of each class, shape (M, classes); outside the unit circle, where there
         are no points, it follows the same formula.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n_per_class = as_whole(n_per_class, "n_per_class")
     classes = as_whole(classes, "classes", low=2)
@@ -423,11 +382,6 @@ def one_dimensional(n=100, seed=0):
         Inputs of shape (n, 1), targets of shape (n,): 0 or 1. The truth gives
         the probability of both classes, shape (M, 2). It jumps at 0; nobody
         can know that from the data, which is the point of the example.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     n = as_whole(n, "n", low=2)
     rng = as_generator(seed)

@@ -49,12 +49,6 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
     RuntimeWarning
         If ``steps`` were too few for that.
 
-    Raises
-    ------
-    ValueError
-        If the weights are not finite or not four-dimensional, or the shapes do
-        not fit together.
-
     References
     ----------
     Gouk et al. (2021), Regularisation of neural networks by enforcing Lipschitz
@@ -183,8 +177,7 @@ class SpectralNormConv2d(nn.Conv2d):
     Raises
     ------
     ValueError
-        If the coefficient is not above 0 or the shapes do not fit; in
-        ``forward``, if images of another size come.
+        In ``forward``, if images of another size come.
 
     References
     ----------

@@ -45,11 +45,6 @@ class GaussianFeatureDensity:
         for a class whose covariance still cannot be factorised; with
         ``units="own"`` in each feature's own variance).
 
-    Raises
-    ------
-    ValueError
-        If ``jitter`` is not a number above 0, or ``units`` is unknown.
-
     References
     ----------
     Mukhoti et al. (2023), Deep deterministic uncertainty, section 4.
@@ -64,24 +59,21 @@ class GaussianFeatureDensity:
 
         Parameters
         ----------
-        features : array, shape (N, D), or iterable of batches
-            Features of the training inputs; or a ``DataLoader`` of pairs
-            ``(features, labels)``.
-        labels : array, shape (N,), optional
-            Their classes, integers from 0; a loader brings its own.
+        features : array, shape (N, D), or a loader of pairs ``(features, labels)``
+        labels : array of int, shape (N,), optional
+            Classes from 0, each of at least two inputs; a loader brings its own.
         classes : int, optional
-            How many classes there are; by default one more than the largest label.
+            How many there are; by default one more than the largest label.
 
         Returns
         -------
-        GaussianFeatureDensity
-            Itself.
+        GaussianFeatureDensity, itself
 
         Raises
         ------
         ValueError
-            If the features are no finite matrix or do not vary at all, the
-            labels do not fit them, or a class has fewer than two inputs.
+            If the features do not vary at all, or a class has fewer than two
+            inputs.
         """
         features, labels = as_arrays(features, labels)
         features = as_features(features, "features")
@@ -104,18 +96,12 @@ class GaussianFeatureDensity:
         Parameters
         ----------
         features : array, shape (N, D)
-            Features of any inputs.
+            Of any inputs.
 
         Returns
         -------
-        array, shape (N, C), float64
-            In nats; the density's units are those of the features.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted yet, or the features are not finite or of
-            another width.
+        array, shape (N, C), in nats
+            The density's units are those of the features.
         """
         self._check_fitted()
         return self._constants - 0.5 * self._gaussians.distances(features)
@@ -123,39 +109,33 @@ class GaussianFeatureDensity:
     def log_density(self, features):
         """Logarithm of the mixture's density: low where the input is strange.
 
-        Parameters, exceptions
-            As :meth:`log_joint`.
+        Parameters are those of :meth:`log_joint`.
 
         Returns
         -------
-        array, shape (N,), float64
-            In nats.
+        array, shape (N,), in nats
         """
         return logsumexp(self.log_joint(features), axis=1)
 
     def score(self, features):
         """Minus the log density: higher is stranger, as every score of this package.
 
-        Parameters, exceptions
-            As :meth:`log_joint`.
+        Parameters are those of :meth:`log_joint`.
 
         Returns
         -------
-        array, shape (N,), float64
-            In nats.
+        array, shape (N,), in nats
         """
         return -self.log_density(features)
 
     def class_probabilities(self, features):
         """What the Gaussians themselves would answer: Gaussian discriminant analysis.
 
-        Parameters, exceptions
-            As :meth:`log_joint`.
+        Parameters are those of :meth:`log_joint`.
 
         Returns
         -------
-        array, shape (N, C), float64
-            Probabilities.
+        array of probabilities, shape (N, C), float64
         """
         return softmax(self.log_joint(features), axis=1)
 
@@ -171,14 +151,13 @@ class GaussianFeatureDensity:
 
         Returns
         -------
-        GaussianFeatureDensity
-            Itself.
+        GaussianFeatureDensity, itself
 
         Raises
         ------
         ValueError
-            As :meth:`log_joint`; also if most of these are features that the
-            density was fitted to, in whatever order.
+            If most of these are features that the density was fitted to, in
+            whatever order.
 
         Warns
         -----
@@ -206,10 +185,7 @@ class GaussianFeatureDensity:
     def quantile(self, features):
         """The share of held-out inputs whose density is at most as high.
 
-        Parameters
-        ----------
-        features : array, shape (N, D)
-            Features of any inputs.
+        Parameters are those of :meth:`log_joint`.
 
         Returns
         -------
@@ -220,7 +196,7 @@ class GaussianFeatureDensity:
         Raises
         ------
         ValueError
-            As :meth:`log_joint`; also before :meth:`calibrate`.
+            Before :meth:`calibrate`.
         """
         if getattr(self, "_held_out", None) is None:
             raise ValueError(
@@ -250,11 +226,6 @@ def ddu_score(log_density):
     -------
     array, shape (N,), float64
         In nats.
-
-    Raises
-    ------
-    ValueError
-        If the densities are no non-empty vector without NaN.
     """
     return -as_scores(log_density, "log_density")
 
@@ -273,11 +244,6 @@ def quantile(log_density, held_out):
     -------
     array, shape (N,), float64
         The share of held-out inputs whose density is at most as high, from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If one of them is no non-empty vector without NaN.
     """
     ranked = np.sort(as_scores(held_out, "held_out"))
     return np.searchsorted(ranked, as_scores(log_density, "log_density"), side="right") / len(ranked)

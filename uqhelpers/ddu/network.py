@@ -34,12 +34,6 @@ class ResidualNet(nn.Module):
         Whether the blocks add their input to their output. Without, and with
         ``coefficient=None``, it is a plain convolutional network of the same size.
 
-    Raises
-    ------
-    ValueError
-        If the image is too small, a number is out of range, or ``shortcuts`` is
-        neither true nor false.
-
     References
     ----------
     Mukhoti et al. (2023), Deep deterministic uncertainty, section 4; He et al.

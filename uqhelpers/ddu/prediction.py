@@ -59,21 +59,13 @@ def predict(model, density, inputs, batch_size=500):
         left in the state in which it came.
     density : GaussianFeatureDensity
         Fitted to :func:`uqhelpers.training.features` of the training inputs.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs; or a ``DataLoader`` that keeps their order.
-    batch_size : int
-        Inputs at a time.
+    inputs : array, shape (N, ...), or a loader that keeps their order
+    batch_size : int, inputs at a time
 
     Returns
     -------
     DDUPrediction
         With the quantile of the density where the density was calibrated.
-
-    Raises
-    ------
-    ValueError
-        As :func:`uqhelpers.training.features`; also if the density is not fitted, or to features
-        of another width.
 
     References
     ----------

@@ -57,11 +57,6 @@ def virtual_adversarial_loss(predict, inputs, key, epsilon, iterations=1, diverg
     jax.Array
         A number, at least 0.
 
-    Raises
-    ------
-    ValueError
-        If ``iterations`` is not a whole number of at least 1.
-
     References
     ----------
     Miyato et al. (2018), Virtual adversarial training: a regularization method

@@ -28,11 +28,6 @@ def dirichlet_nll(concentrations, probs):
     float
         In nats a prediction; a density, so it can be far below 0.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, a concentration is not above 0, or a probability is 0.
-
     References
     ----------
     Malinin, Mlodozeniec and Gales (2020), Ensemble distribution distillation,
@@ -65,11 +60,6 @@ def dirichlet_decomposition(concentrations):
     -------
     uqhelpers.metrics.Decomposition
         The mean prediction, and its uncertainties in nats.
-
-    Raises
-    ------
-    ValueError
-        If a concentration is not above 0 or not finite.
 
     References
     ----------
@@ -145,11 +135,6 @@ def distill(
     uqhelpers.training.History
         Training loss by epoch; for "distribution" its scale moves with the
         temperature.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
 
     References
     ----------
@@ -234,18 +219,12 @@ def concentrations(student, inputs, batch_size=500):
     student : torch.nn.Module
         Trained by ``distill``; left in the state in which it came.
     inputs : array, shape (N, ...)
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
     array, shape (N, C), float64
         Concentrations, from exp(-10) to exp(10).
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite.
     """
     outputs = training.predict_outputs(student, inputs, batch_size)
     return np.exp(outputs.clip(-LARGEST_LOG, LARGEST_LOG))
@@ -260,10 +239,5 @@ def predict_distilled(student, inputs, batch_size=500):
     -------
     uqhelpers.metrics.Decomposition
         The mean prediction, and its uncertainties in nats, in closed form.
-
-    Raises
-    ------
-    ValueError
-        As :func:`concentrations`.
     """
     return dirichlet_decomposition(concentrations(student, inputs, batch_size))

@@ -61,7 +61,7 @@ def disagreement(probs):
     Raises
     ------
     ValueError
-        If ``probs`` are not distributions, or there is only one member.
+        If there is only one member.
 
     References
     ----------

@@ -14,7 +14,7 @@ import numpy as np
 from uqhelpers import training
 from uqhelpers._checks import as_whole
 from uqhelpers._progress import bar
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 
 FORMAT = 1
 # Torch's random numbers belong to the whole process: members in two threads of one would mix them.
@@ -43,11 +43,6 @@ def member_seeds(members, seed=0):
     list of int
         From 2^16 to 2^32 - 1: out of the way of the small numbers that people
         use.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not a whole number as described.
     """
     members, seed = as_whole(members, "members"), as_whole(seed, "seed", low=0)
     seeds, place = [], 0
@@ -107,8 +102,7 @@ def fit_members(
         Threads torch may use for a member. Results depend on their number in
         the last digits, which training amplifies: with 1 they are the same
         wherever a member is trained.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    progress : bool, whether a bar shows long work
 
     Returns
     -------
@@ -118,8 +112,8 @@ def fit_members(
     Raises
     ------
     ValueError
-        If an argument is not as described; if the folder holds members of a run
-        with other settings; if a member's weights are not finite.
+        If the folder holds members of a run with other settings, or a member's
+        weights are not finite.
 
     Examples
     --------
@@ -170,9 +164,7 @@ def fit_members(
 def _new_network(make_network, seed):
     with training.seeded(seed):
         network = make_network()
-    if not isinstance(network, torch.nn.Module):
-        raise ValueError(f"make_network: expected a torch.nn.Module, got {type(network).__name__}")
-    return network.cpu().eval()
+    return as_module(network, "make_network").cpu().eval()
 
 
 def _train(make_network, fit, seed, place, threads):

@@ -61,12 +61,6 @@ def laplace_nll(location, scale, y):
     -------
     float
         In nats a target; it can be below 0, for a density can exceed 1.
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty or not finite, shapes differ, or ``scale`` is
-        not above 0.
     """
     y = as_real(y, "y")
     location, scale = as_real(location, "location"), as_real(scale, "scale")
@@ -101,11 +95,6 @@ def mixture_moments(locations, scales=None, likelihood="gaussian"):
         Standard deviations, not variances. ``epistemic`` divides by ``M``, not
         by ``M - 1``: the mixture is taken for what it is.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, a value is not finite, or a scale is not above 0.
-
     References
     ----------
     Lakshminarayanan, Pritzel and Blundell (2017), Simple and scalable
@@ -139,11 +128,6 @@ def mixture_nll(locations, scales, targets, likelihood="gaussian"):
     -------
     float
         In nats a target.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a value is not finite, or a scale is not above 0.
 
     References
     ----------

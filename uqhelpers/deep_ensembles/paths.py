@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from uqhelpers._checks import as_number, as_real, as_whole
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.training import as_inputs
 
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
@@ -61,8 +61,7 @@ def interpolate(network_a, network_b, position):
 
     Returns
     -------
-    torch.nn.Module
-        A new network, in evaluation mode.
+    torch.nn.Module, new and in evaluation mode
 
     Raises
     ------
@@ -86,9 +85,7 @@ def interpolate(network_a, network_b, position):
 
 
 def _state(network, name):
-    if not isinstance(network, torch.nn.Module):
-        raise ValueError(f"{name}: expected a torch.nn.Module, got {type(network).__name__}")
-    return {key: value.detach() for key, value in network.state_dict().items()}
+    return {key: value.detach() for key, value in as_module(network, name).state_dict().items()}
 
 
 def loss_along_line(network_a, network_b, loss, points=11):
@@ -148,11 +145,6 @@ def recompute_batch_norm(network, inputs, batch_size=500):
         Training inputs.
     batch_size : int
         Inputs at a time; batches weigh the same.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite.
 
     References
     ----------

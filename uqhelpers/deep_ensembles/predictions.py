@@ -16,20 +16,12 @@ def sample(networks, inputs, batch_size=500):
     networks : sequence of torch.nn.Module
         Classifiers that put out logits; run in evaluation mode and left in the
         state in which they came.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs, or a ``DataLoader`` that gives them in order.
-    batch_size : int
-        Inputs at a time.
+    inputs : array, shape (N, ...), or a loader that keeps their order
+    batch_size : int, inputs at a time
 
     Returns
     -------
-    array, shape (M, N, C), float64
-        Probabilities.
-
-    Raises
-    ------
-    ValueError
-        If there is no network, or the inputs are empty or not finite.
+    array of probabilities, shape (M, N, C), float64
     """
     return np.stack([predict_one(network, inputs, batch_size) for network in _as_networks(networks)])
 
@@ -43,11 +35,6 @@ def sample_outputs(networks, inputs, batch_size=500):
     -------
     array, shape (M, N, K), float64
         Outputs.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     return np.stack([predict_outputs(network, inputs, batch_size) for network in _as_networks(networks)])
 
@@ -61,13 +48,6 @@ def predict(networks, inputs, batch_size=500):
     Returns
     -------
     uqhelpers.metrics.SampledDecomposition
-        Averaged probabilities with total, aleatoric and epistemic uncertainty
-        in nats, for each input.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     accumulator = SampleAccumulator()
     for network in _as_networks(networks):

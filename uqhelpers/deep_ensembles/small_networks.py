@@ -76,11 +76,6 @@ class RegressionEnsemble(_Ensemble):
     history : EnsembleHistory or None
         Losses by member and epoch.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     Examples
     --------
     >>> ensemble = RegressionEnsemble(hidden=(10, 6, 30), members=6).fit(x, y)
@@ -101,23 +96,14 @@ class RegressionEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs; or a ``DataLoader`` of pairs, which is gone through once.
+        inputs : array, shape (N, D), or a loader of pairs, which is gone through once
         targets : array, shape (N,) or (N, K)
             With ``K`` targets the loss is averaged over them, too. A loader
             brings its own.
 
         Returns
         -------
-        RegressionEnsemble
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If the data are empty, not finite or of unequal length, or a
-            member's training diverges. The ensemble is then as it was before
-            the call.
+        RegressionEnsemble, itself
         """
         inputs, targets = gather(inputs, targets)
         with self._as_it_was_on_failure():
@@ -147,20 +133,13 @@ class RegressionEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        inputs : array, shape (N, D), or a loader that keeps their order
 
         Returns
         -------
         MemberPredictions
             Locations and scales, each of shape (M, N) or (M, N, K) like the
             targets in ``fit``; no scales (None) for "mse" and "l1".
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty, not finite or of another dimension, or
-            nothing was fitted.
         """
         outputs = self._outputs(inputs)
         count = len(self._target_mean)
@@ -175,20 +154,12 @@ class RegressionEnsemble(_Ensemble):
     def predict(self, inputs):
         """Mean and standard deviations of the mixture of all members.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample_members`.
 
         Returns
         -------
         MixturePrediction
             In the units and the shape of the targets.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_members`.
         """
         likelihood = self.likelihood if self.likelihood in PROBABILISTIC else "gaussian"
         return mixture_moments(*self.sample_members(inputs), likelihood)
@@ -208,7 +179,7 @@ class RegressionEnsemble(_Ensemble):
         Raises
         ------
         ValueError
-            As :meth:`sample_members`; also if the members have no scale.
+            If the members have no scale.
         """
         return mixture_nll(*self._with_scales(inputs), targets, self.likelihood)
 
@@ -220,11 +191,6 @@ class RegressionEnsemble(_Ensemble):
         Returns
         -------
         array, shape (M,)
-
-        Raises
-        ------
-        ValueError
-            As :meth:`nll`.
         """
         locations, scales = self._with_scales(inputs)
         pairs = zip(locations, scales, strict=True)
@@ -254,11 +220,6 @@ class ClassificationEnsemble(_Ensemble):
     history : EnsembleHistory or None
         Losses and accuracies by member and epoch.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     Examples
     --------
     >>> ensemble = ClassificationEnsemble(hidden=(64, 64)).fit(x, labels)
@@ -285,24 +246,14 @@ class ClassificationEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs; or a ``DataLoader`` of pairs, which is gone through once.
-        labels : array of int, shape (N,)
-            True classes, from 0. A loader brings its own.
+        inputs : array, shape (N, D), or a loader of pairs
+        labels : array of int, shape (N,), from 0; a loader brings its own
         classes : int, optional
             How many there are; one more than the largest label unless told.
 
         Returns
         -------
-        ClassificationEnsemble
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            If the data are empty, not finite or of unequal length, a label
-            does not fit, or a member's training diverges. The ensemble is then
-            as it was before the call.
+        ClassificationEnsemble, itself
         """
         inputs, labels = gather(inputs, labels)
         with self._as_it_was_on_failure():
@@ -317,19 +268,11 @@ class ClassificationEnsemble(_Ensemble):
 
         Parameters
         ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        inputs : array, shape (N, D), or a loader
 
         Returns
         -------
-        array, shape (M, N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty, not finite or of another dimension, or
-            nothing was fitted.
+        array of probabilities, shape (M, N, C), float64
         """
         from scipy.special import softmax
 
@@ -338,20 +281,10 @@ class ClassificationEnsemble(_Ensemble):
     def predict(self, inputs):
         """The averaged prediction, with its uncertainties.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample`.
 
         Returns
         -------
         uqhelpers.metrics.SampledDecomposition
-            Averaged probabilities with total, aleatoric and epistemic
-            uncertainty in nats, for each input.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`.
         """
         return SampleAccumulator().add(self.sample(inputs)).result()

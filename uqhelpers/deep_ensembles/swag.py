@@ -7,7 +7,7 @@ import numpy as np
 from uqhelpers import training
 from uqhelpers._checks import as_number, as_whole
 from uqhelpers._progress import bar
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.batches import gather
 from uqhelpers.deep_ensembles.paths import has_batch_norm, recompute_batch_norm
 from uqhelpers.metrics import SampleAccumulator
@@ -35,11 +35,6 @@ class Swag:
     snapshots : int
         How many went in.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     Examples
     --------
     >>> swag = Swag(net).fit(images, labels, epochs=20)
@@ -52,9 +47,7 @@ class Swag:
     """
 
     def __init__(self, network, rank=20):
-        if not isinstance(network, torch.nn.Module):
-            raise ValueError(f"network: expected a torch.nn.Module, got {type(network).__name__}")
-        if next(network.parameters(), None) is None:
+        if next(as_module(network, "network").parameters(), None) is None:
             raise ValueError(f"network: expected one with weights, got {type(network).__name__} without any")
         self.rank = as_whole(rank, "rank", low=2)
         self.snapshots = 0
@@ -73,8 +66,7 @@ class Swag:
 
         Returns
         -------
-        Swag
-            Itself.
+        Swag, itself
 
         Raises
         ------
@@ -120,8 +112,7 @@ class Swag:
         learning_rate : float
             Constant, and high enough to move: a rate that is too low samples a
             point.
-        progress : bool
-            Whether a bar appears when it takes longer than two seconds.
+        progress : bool, whether a bar shows long work
 
         Returns
         -------
@@ -131,8 +122,7 @@ class Swag:
         Raises
         ------
         ValueError
-            As ``training.fit``. The snapshots are then those of before the
-            call.
+            If the loss stops being finite.
         """
         epochs, seed = as_whole(epochs, "epochs", low=2), as_whole(seed, "seed", low=0)
         inputs, targets = gather(inputs, targets)
@@ -170,8 +160,7 @@ class Swag:
 
         Returns
         -------
-        torch.nn.Module
-            A new network, in evaluation mode.
+        torch.nn.Module, new and in evaluation mode
 
         Raises
         ------
@@ -231,19 +220,11 @@ class Swag:
         inputs : array, shape (N, ...)
         samples, seed, scale, train_inputs
             As for :meth:`sample_networks`.
-        batch_size : int
-            Inputs at a time.
+        batch_size : int, inputs at a time
 
         Returns
         -------
-        array, shape (S, N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_networks`; also if the inputs are empty or not
-            finite.
+        array of probabilities, shape (S, N, C), float64
         """
         networks = self.sample_networks(samples, seed, scale, train_inputs)
         return np.stack([training.predict(network, inputs, batch_size) for network in networks])
@@ -256,13 +237,6 @@ class Swag:
         Returns
         -------
         uqhelpers.metrics.SampledDecomposition
-            Averaged probabilities with total, aleatoric and epistemic
-            uncertainty in nats, for each input.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`.
         """
         accumulator = SampleAccumulator()
         for network in self.sample_networks(samples, seed, scale, train_inputs):

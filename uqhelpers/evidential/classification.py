@@ -39,12 +39,6 @@ def evidential_loss(alpha, labels, kind="mse", kl_weight=0.0):
     -------
     torch.Tensor, shape (N,)
 
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, a concentration is not above 0, or a label is not
-        one of the classes.
-
     References
     ----------
     Sensoy, Kaplan and Kandemir (2018), eq. 3 (log), 4 (digamma), 5 (mse).
@@ -88,9 +82,8 @@ class EvidentialLoss:
     Raises
     ------
     ValueError
-        If an argument is out of range, or ``annealing_steps`` has no penalty to
-        anneal; when called, as :func:`evidential_loss`, or if the rows sum to 1:
-        those are probabilities.
+        If ``annealing_steps`` has no penalty to anneal; when called, if the rows
+        sum to 1: those are probabilities.
 
     References
     ----------
@@ -134,12 +127,6 @@ class PriorNetworkLoss:
     precision : float
         Evidence that an example of a class ought to have, above 0.
 
-    Raises
-    ------
-    ValueError
-        If ``precision`` is not above 0; when called, if shapes do not fit or a
-        label is neither a class nor -1, which marks an example from outside.
-
     References
     ----------
     Malinin and Gales (2019), Reverse KL-divergence training of prior networks:
@@ -166,23 +153,14 @@ def predict(model, inputs, batch_size=500):
     model : torch.nn.Module
         A network that ends in a :class:`DirichletHead`, or puts out
         concentrations otherwise; left in the state in which it came.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs; or a ``DataLoader`` that keeps their order.
-    batch_size : int
-        Inputs at a time.
+    inputs : array, shape (N, ...), or a loader that keeps their order
+    batch_size : int, inputs at a time
 
     Returns
     -------
     DirichletDecomposition
         With ``mean``, ``alpha``, ``vacuity``, ``total``, ``aleatoric`` and
         ``epistemic``.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, the model has no weights, or it puts
-        out something else than concentrations: rows that all sum to 1 are
-        probabilities.
 
     References
     ----------

@@ -51,11 +51,6 @@ def vacuity(alpha):
         1 for the uniform Dirichlet, whose concentrations are 1; in (0, 1] for
         those of at least 1, and above 1 where they lie below.
 
-    Raises
-    ------
-    ValueError
-        If ``alpha`` has another shape, is empty, or is not finite and above 0.
-
     References
     ----------
     Sensoy, Kaplan and Kandemir (2018), Evidential deep learning to quantify
@@ -81,11 +76,6 @@ def decompose(alpha):
     DirichletDecomposition
         With ``mean``, ``total``, ``aleatoric``, ``epistemic``, ``confidence``,
         ``alpha`` and ``vacuity``; entropies in nats.
-
-    Raises
-    ------
-    ValueError
-        As :func:`vacuity`.
 
     References
     ----------
@@ -125,11 +115,6 @@ def sample(alpha, samples=100, seed=0):
     array, shape (S, N, C), float64
         Probabilities. Draws of different inputs are independent: unlike
         sampled networks, they are no joint samples.
-
-    Raises
-    ------
-    ValueError
-        As :func:`vacuity`, or if ``samples`` is not a whole number of at least 1.
     """
     alpha = _as_concentrations(alpha)
     rng = as_generator(seed)
@@ -155,12 +140,6 @@ def dirichlet_kl(alpha, beta=None):
     -------
     array, shape (N,), float64
         In nats, at least 0.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or the concentrations are empty or not finite and
-        above 0.
 
     References
     ----------

@@ -29,11 +29,6 @@ class DirichletHead(torch.nn.Module):
         it as long as they are. Steps for other inputs may revive it, for they
         share its weights.
 
-    Raises
-    ------
-    ValueError
-        If the activation is another.
-
     References
     ----------
     Sensoy, Kaplan and Kandemir (2018), section 3. Pandey and Yu (2023), Learn

@@ -38,12 +38,6 @@ def nig_nll(y, gamma, nu, alpha, beta):
     array of the shape of the arguments, float64
         In nats a target, with all constants.
 
-    Raises
-    ------
-    ValueError
-        If an argument is empty or not finite, shapes differ, or a parameter is
-        not above 0.
-
     References
     ----------
     Amini et al. (2020), eq. 7 and 8. Meinert, Gawlikowski and Lavin (2023), The
@@ -71,12 +65,6 @@ class EvidentialRegressionLoss:
     regulariser : float
         Weight of the penalty, at least 0. It has the dimension of one over the
         target's unit, and it decides what comes out as epistemic: see the chapter.
-
-    Raises
-    ------
-    ValueError
-        If the weight is below 0; when called, if shapes do not fit, or the
-        parameters are not those of a normal-inverse-gamma.
 
     References
     ----------
@@ -131,22 +119,14 @@ def predict_regression(model, inputs, batch_size=500):
     model : torch.nn.Module
         A network that ends in a :class:`NormalInverseGammaHead`; left in the
         state in which it came.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs; or a ``DataLoader`` that keeps their order.
-    batch_size : int
-        Inputs at a time.
+    inputs : array, shape (N, ...), or a loader that keeps their order
+    batch_size : int, inputs at a time
 
     Returns
     -------
     EvidentialRegression
         ``mean``, ``aleatoric``, ``epistemic`` and ``total`` in the unit of the
         targets: standard deviations, where the paper has variances.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, the model has no weights, or it puts
-        out something else than the four parameters.
 
     References
     ----------

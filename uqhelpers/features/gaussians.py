@@ -37,11 +37,6 @@ def as_features(features, name, width=None):
     Returns
     -------
     array, shape (N, D), float64
-
-    Raises
-    ------
-    ValueError
-        If they are no non-empty matrix, or of another width.
     """
     array = to_numpy(features, name)
     if array.ndim != 2 or array.size == 0:
@@ -74,7 +69,7 @@ def class_members(labels, length, classes=None, least=1):
     Raises
     ------
     ValueError
-        If the labels do not fit, or a class has fewer inputs.
+        If a class has fewer inputs.
     """
     classes = None if classes is None else as_whole(classes, "classes")
     labels = as_labels(labels, ANY_CLASS if classes is None else classes, length=length)
@@ -128,11 +123,6 @@ def shared_moments(features, labels, members):
     -------
     means : array, shape (C, D)
     covariances : array, shape (1, D, D)
-
-    Raises
-    ------
-    ValueError
-        As :func:`class_moments`.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         means = np.stack([features[rows].mean(axis=0) for rows in members])
@@ -206,16 +196,11 @@ class ClassGaussians:
         Parameters
         ----------
         features : array, shape (N, D)
-            Features of any inputs.
+            As many features as the means have.
 
         Returns
         -------
         array, shape (N, C), float64
-
-        Raises
-        ------
-        ValueError
-            If the features are no finite matrix of the right width.
         """
         features = as_features(features, "features", width=self.means.shape[1])
         distances = np.empty((len(features), len(self.means)))

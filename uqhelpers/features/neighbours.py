@@ -26,11 +26,6 @@ class NearestNeighbours:
     ----------
     points : array, shape (N, D)
         Among which neighbours are looked for.
-
-    Raises
-    ------
-    ValueError
-        If the points are no finite matrix.
     """
 
     def __init__(self, points):
@@ -56,12 +51,6 @@ class NearestNeighbours:
         places : array of int, shape (M, k)
             Which points. Of equally near ones the first come first, but for the
             last place any of them may be taken.
-
-        Raises
-        ------
-        ValueError
-            If the queries are not finite or of another width, or ``k`` is not
-            a whole number that fits.
         """
         alone = queries is None
         k = as_whole(k, "k", high=len(self.points) - alone)
@@ -297,8 +286,7 @@ def to_unit_length(features):
 
     Parameters
     ----------
-    features : array, shape (N, D)
-        Finite numbers of any size.
+    features : array, shape (N, D), of finite numbers of any size
 
     Returns
     -------

@@ -20,11 +20,6 @@ def as_arrays(inputs, targets=None):
     -------
     inputs, targets
         Still unchecked if they were arrays.
-
-    Raises
-    ------
-    ValueError
-        As :func:`uqhelpers.batches.gather`.
     """
     numbers = inputs[0] if isinstance(inputs, list | tuple) and inputs else inputs
     if hasattr(numbers, "__array__") or not hasattr(numbers, "__iter__") or isinstance(numbers, str):

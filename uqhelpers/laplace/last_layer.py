@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from uqhelpers._checks import as_choice, as_generator, as_labels, as_number, as_real, as_whole
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.batches import gather
 from uqhelpers.laplace.curvature import (
     add_softmax_information,
@@ -51,11 +51,6 @@ class LastLayerLaplace(LastLayerGaussian):
         As given, or as tuned; either can be set. What was tuned is forgotten
         when ``fit`` is called again, since it was tuned to other data.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     Examples
     --------
     >>> posterior = LastLayerLaplace(net).fit(images, labels)
@@ -70,9 +65,7 @@ class LastLayerLaplace(LastLayerGaussian):
     """
 
     def __init__(self, model, likelihood="classification", *, prior_precision=1.0, noise_std=1.0):
-        if not isinstance(model, torch.nn.Module):
-            raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-        self.model = model
+        self.model = as_module(model)
         self.likelihood = as_choice(likelihood, "likelihood", LIKELIHOODS)
         self._information, self._cache = None, {}
         self.prior_precision, self.noise_std = prior_precision, noise_std
@@ -112,17 +105,15 @@ class LastLayerLaplace(LastLayerGaussian):
 
         Returns
         -------
-        LastLayerLaplace
-            Itself.
+        LastLayerLaplace, itself
 
         Raises
         ------
         ValueError
-            If the data are empty, not finite or of unequal length, if a label
-            does not fit, if the network does not end in a linear layer that
-            runs once and has weights of its own, or if that layer has more
-            parameters than a full covariance can be had of. The posterior is
-            then as it was before the call.
+            If the network does not end in a linear layer that runs once and has
+            weights of its own, or if that layer has more parameters than a full
+            covariance can be had of. The posterior is then as it was before the
+            call.
         """
         batch_size = as_whole(batch_size, "batch_size")
         inputs, targets = gather(inputs, targets)
@@ -208,11 +199,6 @@ class LastLayerLaplace(LastLayerGaussian):
         -------
         mean : array, shape (N, K)
         covariance : array, shape (N, K, K)
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite, or nothing was fitted.
         """
         means, covariances = [], []
         outputs, width = self._fitted()._weight.shape
@@ -235,6 +221,7 @@ class LastLayerLaplace(LastLayerGaussian):
         """Class probabilities of sampled last layers.
 
         Each sample is one network: draws of different inputs belong together.
+        Of a classification; a regression refuses it.
 
         Parameters
         ----------
@@ -242,19 +229,11 @@ class LastLayerLaplace(LastLayerGaussian):
         samples : int
             Number of sampled networks, ``S``.
         seed : int or numpy.random.Generator
-        batch_size : int
-            Inputs at a time.
+        batch_size : int, inputs at a time
 
         Returns
         -------
-        array, shape (S, N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite, nothing was fitted, or the
-            likelihood is Gaussian.
+        array of probabilities, shape (S, N, C), float64
         """
         self._only("classification", "sample")
         weights = self._draws(samples, seed)
@@ -282,18 +261,11 @@ class LastLayerLaplace(LastLayerGaussian):
             their weights.
         seed : int or numpy.random.Generator
             For "mc".
-        batch_size : int
-            Inputs at a time.
+        batch_size : int, inputs at a time
 
         Returns
         -------
-        array, shape (N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`; also for another method.
+        array of probabilities, shape (N, C), float64
         """
         self._only("classification", "predict")
         as_choice(method, "method", METHODS)
@@ -320,13 +292,6 @@ class LastLayerLaplace(LastLayerGaussian):
         Returns
         -------
         uqhelpers.metrics.SampledDecomposition
-            Averaged probabilities with total, aleatoric and epistemic
-            uncertainty in nats, for each input.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`.
         """
         self._only("classification", "decompose")
         weights = self._draws(samples, seed)
@@ -342,8 +307,7 @@ class LastLayerLaplace(LastLayerGaussian):
         Parameters
         ----------
         inputs : array, shape (N, ...)
-        batch_size : int
-            Inputs at a time.
+        batch_size : int, inputs at a time
 
         Returns
         -------
@@ -352,8 +316,7 @@ class LastLayerLaplace(LastLayerGaussian):
         Raises
         ------
         ValueError
-            If the inputs are empty or not finite, nothing was fitted, or the
-            likelihood is that of a classification.
+            If the likelihood is that of a classification.
         """
         self._only("regression", "predict_regression")
         means, variances = [], []
@@ -375,18 +338,12 @@ class LastLayerLaplace(LastLayerGaussian):
         Parameters
         ----------
         prior_precision, noise_std : float, optional
-            Others than the posterior's own.
+            Others than the posterior's own; a classification takes no noise.
 
         Returns
         -------
         float
             In nats, for all training inputs together.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted, an argument is not positive, or a noise is
-            given to a classification.
 
         References
         ----------
@@ -438,10 +395,10 @@ class LastLayerLaplace(LastLayerGaussian):
         Raises
         ------
         ValueError
-            If nothing was fitted, held-out data are missing, α has no optimum
-            because all weights or all features are zero or the network is sure
-            of every training input to the last digit, or ``noise`` or
-            ``candidates`` are given where there is nothing to choose by them.
+            If held-out data are missing, α has no optimum because all weights or
+            all features are zero or the network is sure of every training input
+            to the last digit, or ``noise`` or ``candidates`` are given where
+            there is nothing to choose by them.
 
         Warns
         -----

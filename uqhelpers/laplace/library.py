@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_number, as_whole
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.batches import as_tensor, gather
 from uqhelpers.laplace.curvature import expect_classes, noise_of, targets_of, to_doubles
 from uqhelpers.laplace.gaussian import LIKELIHOODS
@@ -54,7 +54,7 @@ class LaplaceTorch:
         return float(self.fitted.log_marginal_likelihood())
 
     def predict(self, inputs, method="probit", samples=100, seed=0, batch_size=250):
-        """Predictive class probabilities.
+        """Predictive class probabilities; a regression has :meth:`predict_regression` instead.
 
         Parameters
         ----------
@@ -68,19 +68,11 @@ class LaplaceTorch:
             For "mc" and "network".
         seed : int
             For "mc" and "network"; the global generators are left as they were.
-        batch_size : int
-            Inputs at a time.
+        batch_size : int, inputs at a time
 
         Returns
         -------
-        array, shape (N, C), float64
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite, for another method, or in a
-            regression.
+        array of probabilities, shape (N, C), float64
         """
         as_choice(method, "method", ("probit", "mc", "network", "map"))
         self._expect("classification", "predict", "predict_regression")
@@ -106,13 +98,6 @@ class LaplaceTorch:
         Returns
         -------
         uqhelpers.metrics.SampledDecomposition
-            Averaged probabilities with total, aleatoric and epistemic
-            uncertainty in nats, for each input.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`predict`.
         """
         self._expect("classification", "decompose", "predict_regression")
         samples, parts = as_whole(samples, "samples"), []
@@ -126,21 +111,11 @@ class LaplaceTorch:
         """Mean and standard deviations of a regression, the noise added.
 
         The library's variance leaves the noise out; here ``total`` holds it.
-
-        Parameters
-        ----------
-        inputs : array, shape (N, ...)
-        batch_size : int
-            Inputs at a time.
+        Parameters are those of :meth:`predict`.
 
         Returns
         -------
         RegressionPrediction
-
-        Raises
-        ------
-        ValueError
-            If the inputs are empty or not finite, or in a classification.
         """
         self._expect("regression", "predict_regression", "predict")
         means, variances = [], []
@@ -199,8 +174,7 @@ def laplace_torch(
         Standard deviation of the observation noise (regression only).
     tune : bool
         Whether α is then chosen by the library's marginal likelihood.
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
@@ -208,8 +182,6 @@ def laplace_torch(
 
     Raises
     ------
-    ValueError
-        If an argument is not as described.
     ModuleNotFoundError
         If laplace-torch is not installed.
 
@@ -217,8 +189,7 @@ def laplace_torch(
     ----------
     Daxberger et al. (2021), Laplace redux: effortless Bayesian deep learning.
     """
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    as_module(model)
     as_choice(likelihood, "likelihood", LIKELIHOODS)
     as_choice(subset, "subset", SUBSETS)
     as_choice(hessian, "hessian", HESSIANS)

@@ -22,11 +22,6 @@ def kappa(variance):
     array, float64
         In (0, 1]; 1 where the variance is 0.
 
-    Raises
-    ------
-    ValueError
-        If a variance is negative or not finite.
-
     References
     ----------
     MacKay (1992), The evidence framework applied to classification networks,
@@ -54,13 +49,7 @@ def probit(mean, variance):
 
     Returns
     -------
-    array, shape (N, C), float64
-        Probabilities.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or a variance is negative.
+    array of probabilities, shape (N, C), float64
 
     References
     ----------
@@ -92,14 +81,12 @@ def pairwise_probit(mean, covariance):
 
     Returns
     -------
-    array, shape (N, C), float64
-        Probabilities.
+    array of probabilities, shape (N, C), float64
 
     Raises
     ------
     ValueError
-        If the shapes differ, or a difference of logits has a variance clearly
-        below 0.
+        If a difference of logits has a variance clearly below 0.
 
     References
     ----------

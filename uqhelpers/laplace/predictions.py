@@ -20,8 +20,7 @@ def predict(posterior, inputs, samples=100, seed=0, batch_size=250):
         Sampled networks; a regression, where all is in closed form, needs none.
     seed : int
         The same seed gives the same networks.
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
@@ -29,12 +28,6 @@ def predict(posterior, inputs, samples=100, seed=0, batch_size=250):
         Of a classification: averaged probabilities with total, aleatoric and
         epistemic uncertainty in nats, for each input. Of a regression: mean and
         standard deviations.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are empty or not finite, or ``posterior`` is something
-        else or was not fitted.
     """
     if not isinstance(posterior, LastLayerLaplace | LaplaceTorch):
         raise ValueError(

@@ -60,14 +60,13 @@ class SampleAccumulator:
 
         Returns
         -------
-        SampleAccumulator
-            Itself.
+        SampleAccumulator, itself
 
         Raises
         ------
         ValueError
-            As everywhere (:doc:`conventions </book/reference/conventions>`); also if inputs
-            and classes are not as many as in what was added before. Nothing is added then.
+            If inputs and classes are not as many as in what was added before.
+            Nothing is added then.
         """
         probs = as_own_distributions(probs, ("NC", "SNC"))
         samples = probs[None] if probs.ndim == 2 else probs

@@ -31,22 +31,11 @@ def calibration_error_from_confidence(confidence, correct, bins=10, spacing="wid
 
     Parameters
     ----------
-    confidence : array, shape (N,)
-        The confidence in each prediction, from 0 to 1.
-    correct : array of bool, shape (N,)
-        Whether the prediction was right.
-    bins, spacing
-        As in ``reliability_curve``.
+    confidence, correct, bins, spacing : as in ``reliability_from_confidence``
 
     Returns
     -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1
 
     References
     ----------
@@ -66,23 +55,16 @@ def expected_calibration_error(probs, labels, bins=10):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
     bins : int
         Number of bins, up to a million.
 
     Returns
     -------
-    float
-        From 0 to 1. It says nothing of the direction (see ``calibration_gap``),
+    float from 0 to 1
+        It says nothing of the direction (see ``calibration_gap``),
         and is biased upward when bins hold few predictions (see
         ``debiased_calibration_error``).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -98,18 +80,11 @@ def maximum_calibration_error(probs, labels, bins=10):
 
     Parameters
     ----------
-    probs, labels, bins
-        As in ``expected_calibration_error``.
+    probs, labels, bins : as in ``expected_calibration_error``
 
     Returns
     -------
-    float
-        From 0 to 1. A bin with a single prediction can decide it.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1, decided by a single prediction where it has a bin of its own
 
     References
     ----------
@@ -128,18 +103,11 @@ def adaptive_calibration_error(probs, labels, bins=10):
 
     Parameters
     ----------
-    probs, labels, bins
-        As in ``expected_calibration_error``.
+    probs, labels, bins : as in ``expected_calibration_error``
 
     Returns
     -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1
 
     References
     ----------
@@ -158,21 +126,14 @@ def classwise_calibration_error(probs, labels, bins=10, spacing="width"):
 
     Parameters
     ----------
-    probs, labels, bins
-        As in ``expected_calibration_error``.
+    probs, labels, bins : as in ``expected_calibration_error``
     spacing : {"width", "mass"}
         Bins of equal width (the static calibration error) or of equal numbers
         (the adaptive one, with ties kept together).
 
     Returns
     -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1
 
     References
     ----------
@@ -207,16 +168,14 @@ def debiased_calibration_error(probs, labels, bins=15):
 
     Returns
     -------
-    float
-        From 0 to 1: the root of the debiased mean square, or 0 where that is
-        below 0. It is a root mean square, not below the ECE of the same bins
-        but for the correction.
+    float from 0 to 1
+        The root of the debiased mean square, or 0 where that is below 0. It is a
+        root mean square, not below the ECE of the same bins but for the correction.
 
     Raises
     ------
     ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if there is
-        one input only.
+        If there is one input only.
 
     References
     ----------
@@ -243,18 +202,11 @@ def sweep_calibration_error(probs, labels):
 
     Parameters
     ----------
-    probs, labels
-        As in ``expected_calibration_error``.
+    probs, labels : as in ``expected_calibration_error``
 
     Returns
     -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1
 
     References
     ----------
@@ -281,19 +233,14 @@ def calibration_gap(probs, labels):
 
     Parameters
     ----------
-    probs, labels
-        As in ``expected_calibration_error``.
+    probs : array, shape (N, C) or (S, N, C)
+    labels : array of int, shape (N,), from 0 to C - 1
 
     Returns
     -------
-    float
-        From -1 to 1: above 0 over-confident, below 0 under-confident. Its size
-        is at most the expected calibration error, whatever the bins.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from -1 to 1
+        Above 0 over-confident, below 0 under-confident. Its size is at most the
+        expected calibration error, whatever the bins.
     """
     confidence, correct = confidence_and_correct(probs, labels)
     return float(confidence.mean(dtype=np.float64) - correct.mean())

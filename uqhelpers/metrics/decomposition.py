@@ -75,18 +75,12 @@ def predictive_entropy(probs):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
 
     Returns
     -------
-    array, shape (N,), float64
-        In nats, from 0 (one class certain) to ``log C`` (uniform). ``0 log 0``
+    array, shape (N,), in nats
+        From 0 (one class certain) to ``log C`` (uniform). ``0 log 0``
         is 0: a one-hot row has exactly no entropy.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -105,13 +99,7 @@ def expected_entropy(probs):
 
     Returns
     -------
-    array, shape (N,), float64
-        In nats, from 0 to ``log C``.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    array, shape (N,), in nats, from 0 to ``log C``
 
     References
     ----------
@@ -131,18 +119,12 @@ def mutual_information(probs):
 
     Parameters
     ----------
-    probs : array, shape (S, N, C)
-        Class probabilities of ``S`` sampled models for ``N`` inputs.
+    probs : as in ``expected_entropy``
 
     Returns
     -------
-    array, shape (N,), float64
-        In nats, from 0 (all models agree) to ``log(min(S, C))``.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    array, shape (N,), in nats
+        From 0 (all models agree) to ``log(min(S, C))``.
 
     References
     ----------
@@ -158,7 +140,6 @@ def decompose(probs):
     Parameters
     ----------
     probs : array, shape (S, N, C)
-        Class probabilities of ``S`` sampled models for ``N`` inputs.
 
     Returns
     -------
@@ -166,11 +147,6 @@ def decompose(probs):
         The averaged prediction, its ``total`` entropy, the ``aleatoric`` part
         (expected entropy), the ``epistemic`` part (mutual information) and the
         ``confidence``; entropies in nats.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -199,18 +175,12 @@ def variation_ratio(probs):
 
     Parameters
     ----------
-    probs : array, shape (S, N, C)
-        Class probabilities of ``S`` sampled models for ``N`` inputs.
+    probs : as in ``expected_entropy``
 
     Returns
     -------
-    array, shape (N,), float64
+    array, shape (N,)
         From 0 (one class has all votes) to ``1 - 1 / min(S, C)``.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -235,18 +205,12 @@ def max_probability(probs):
 
     Parameters
     ----------
-    probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
+    probs : as in ``predictive_entropy``
 
     Returns
     -------
-    array, shape (N,), float64
-        From ``1 / C`` to 1; higher is *less* uncertain (see ``msp_score``).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    array, shape (N,), from ``1 / C`` to 1
+        Higher is *less* uncertain (see ``msp_score``).
 
     References
     ----------
@@ -262,22 +226,14 @@ def msp_score(probs):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
 
     Returns
     -------
-    array, shape (N,), float64
-        From -1 (certain) to ``-1 / C`` (uniform).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    array, shape (N,), from -1 (certain) to ``-1 / C`` (uniform)
 
     References
     ----------
-    Hendrycks and Gimpel (2017), A baseline for detecting misclassified and
-    out-of-distribution examples in neural networks.
+    Hendrycks and Gimpel (2017), as for ``max_probability``.
     """
     return -max_probability(probs)
 
@@ -287,20 +243,12 @@ def margin(probs):
 
     Parameters
     ----------
-    probs : array, shape (N, C) or (S, N, C)
-        Class probabilities of at least two classes. Sampled ones are averaged
-        over ``S`` first.
+    probs : array, shape (N, C) or (S, N, C), of at least two classes
 
     Returns
     -------
-    array, shape (N,), float64
-        From 0 (two classes tie) to 1; higher is *less* uncertain.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if there are
-        fewer than two classes.
+    array, shape (N,), from 0 (two classes tie) to 1
+        Higher is *less* uncertain.
 
     References
     ----------
@@ -331,8 +279,7 @@ def from_logits(logits):
     Raises
     ------
     ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if a row
-        holds minus infinity only.
+        If a row holds minus infinity only.
     """
     logits = to_numpy(logits, "logits").astype(np.float64, copy=False)
     if logits.ndim == 0 or logits.size == 0:

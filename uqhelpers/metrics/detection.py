@@ -66,17 +66,8 @@ def auroc(score, positive, positive_class="positive"):
     Returns
     -------
     DetectionFigure
-        A float from 0 to 1; .5 is chance. NaN if there is one class only.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
-    Warns
-    -----
-    RuntimeWarning
-        If there is one class only: the area is undefined.
+        A float from 0 to 1; .5 is chance. NaN, with a warning, if there is one
+        class only.
 
     References
     ----------
@@ -100,24 +91,13 @@ def aupr(score, positive, positive_class="positive"):
 
     Parameters
     ----------
-    score, positive, positive_class
-        As in ``auroc``.
+    score, positive, positive_class : as in ``auroc``
 
     Returns
     -------
-    DetectionFigure
-        A float from 0 to 1, to be read beside its ``prevalence``, which is what
-        a score that knows nothing reaches. NaN if there is one class only.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
-    Warns
-    -----
-    RuntimeWarning
-        If there is one class only: the area is undefined.
+    DetectionFigure from 0 to 1
+        To be read beside its ``prevalence``, which is what a score that knows
+        nothing reaches. NaN, with a warning, if there is one class only.
 
     References
     ----------
@@ -145,18 +125,8 @@ def aupr_success(score, wrong):
     Returns
     -------
     DetectionFigure
-        A float from 0 to 1 with its ``prevalence``, the accuracy. NaN if all
-        predictions are right, or all wrong.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
-    Warns
-    -----
-    RuntimeWarning
-        If all predictions are right, or all wrong.
+        A float from 0 to 1 with its ``prevalence``, the accuracy. NaN, with a
+        warning, if all predictions are right, or all wrong.
 
     References
     ----------
@@ -174,24 +144,11 @@ def aupr_error(score, wrong):
 
     Parameters
     ----------
-    score, wrong
-        As in ``aupr_success``.
+    score, wrong : as in ``aupr_success``
 
     Returns
     -------
-    DetectionFigure
-        A float from 0 to 1 with its ``prevalence``, the error rate. NaN if all
-        predictions are right, or all wrong.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
-    Warns
-    -----
-    RuntimeWarning
-        If all predictions are right, or all wrong.
+    DetectionFigure, as from ``aupr_success``; its ``prevalence`` is the error rate
 
     References
     ----------
@@ -213,24 +170,13 @@ def fpr95(score, positive, positive_class="positive"):
 
     Parameters
     ----------
-    score, positive, positive_class
-        As in ``auroc``.
+    score, positive, positive_class : as in ``auroc``
 
     Returns
     -------
-    DetectionFigure
-        A float from 0 to 1, lower is better, with ``positive`` the name of the
-        positive class. NaN if there is one class only.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
-    Warns
-    -----
-    RuntimeWarning
-        If there is one class only: one of the two rates is undefined.
+    DetectionFigure from 0 to 1, lower is better
+        With ``positive``, the name of the positive class. NaN, with a warning,
+        if there is one class only.
 
     References
     ----------

@@ -87,14 +87,9 @@ def gaussian_nll(mean, std, y):
 
     Returns
     -------
-    float
-        In nats a target; it can be below 0, for a density can exceed 1, and is
+    float in nats a target
+        It can be below 0, for a density can exceed 1, and is
         infinite beyond the largest float.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -112,19 +107,13 @@ def crps_gaussian(mean, std, y):
 
     Parameters
     ----------
-    mean, std, y
-        As in ``gaussian_nll``.
+    mean, std, y : as in ``gaussian_nll``
 
     Returns
     -------
-    float
-        In the unit of ``y``, from 0; for a prediction without spread it is the
+    float from 0, in the unit of ``y``
+        For a prediction without spread it is the
         absolute error.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -174,14 +163,12 @@ def interval_coverage(lower, upper, y):
 
     Returns
     -------
-    float
-        From 0 to 1, to be compared with the level that was promised.
+    float from 0 to 1, to be compared with the level that was promised
 
     Raises
     ------
     ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
-        interval ends before it begins.
+        If an interval ends before it begins.
 
     References
     ----------
@@ -206,19 +193,16 @@ def interval_width(lower, upper):
 
     Returns
     -------
-    float
-        In the unit of the ends, from 0.
+    float from 0, in the unit of the ends
 
     Raises
     ------
     ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if an
-        interval ends before it begins.
+        As ``interval_coverage``, if an end lies below its beginning.
 
     References
     ----------
-    Khosravi et al. (2011), Comprehensive review of neural network-based
-    prediction intervals and new advances, eq. 4 (MPIW).
+    Khosravi et al. (2011), as for ``interval_coverage``, eq. 4 (MPIW).
     """
     lower, upper = (ends.astype(np.float64) for ends in _interval(lower, upper))
     with np.errstate(over="ignore"):
@@ -230,8 +214,7 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
 
     Parameters
     ----------
-    mean, std, y
-        As in ``gaussian_nll``.
+    mean, std, y : as in ``gaussian_nll``
     levels : array, shape (L,), optional
         Probability levels from 0 to 1; by default .05, .10, ..., .95.
     kind : {"interval", "quantile"}
@@ -242,11 +225,6 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
     -------
     RegressionCalibration
         Expected and observed frequencies; its ``error`` is their mean distance.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -129,9 +129,7 @@ def reliability_curve(probs, labels, bins=10, spacing="width"):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
     bins : int
         Number of bins of the confidence, up to a million.
     spacing : {"width", "mass"}
@@ -143,11 +141,6 @@ def reliability_curve(probs, labels, bins=10, spacing="width"):
     -------
     ReliabilityCurve
         With empty bins left out.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -168,18 +161,12 @@ def reliability_from_confidence(confidence, correct, bins=10, spacing="width"):
         The confidence in each prediction, from 0 to 1.
     correct : array of bool, shape (N,)
         Whether the prediction was right.
-    bins, spacing
-        As in ``reliability_curve``.
+    bins, spacing : as in ``reliability_curve``
 
     Returns
     -------
     ReliabilityCurve
         With empty bins left out.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
     """
     confidence, correct = _as_confidence(confidence, correct)
     return binned(confidence, correct, edges_of(confidence, bins, spacing))

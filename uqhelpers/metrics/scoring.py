@@ -16,18 +16,11 @@ def accuracy(probs, labels):
     probs : array, shape (N, C) or (S, N, C)
         Class probabilities. Sampled ones are averaged over ``S`` first. When
         several classes share the largest probability, the first is predicted.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
 
     Returns
     -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 1
     """
     return float(confidence_and_correct(probs, labels)[1].mean())
 
@@ -42,19 +35,11 @@ def negative_log_likelihood(probs, labels):
     Parameters
     ----------
     probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
 
     Returns
     -------
-    float
-        In nats an input, from 0 to infinity.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to infinity, in nats an input
 
     References
     ----------
@@ -77,20 +62,11 @@ def brier_score(probs, labels):
 
     Parameters
     ----------
-    probs : array, shape (N, C) or (S, N, C)
-        Class probabilities. Sampled ones are averaged over ``S`` first.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    probs, labels : as in ``negative_log_likelihood``
 
     Returns
     -------
-    float
-        From 0 to 2.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 to 2, for it sums over the classes
 
     References
     ----------

@@ -81,11 +81,6 @@ def risk_coverage(score, wrong):
         With one point for each distinct score, so that the order of the inputs
         does not matter.
 
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
-
     References
     ----------
     El-Yaniv and Wiener (2010), On the foundations of noise-free selective
@@ -104,19 +99,13 @@ def aurc(score, wrong):
 
     Parameters
     ----------
-    score, wrong
-        As in ``risk_coverage``.
+    score, wrong : as in ``risk_coverage``
 
     Returns
     -------
-    float
-        From 0 to 1, lower is better. It mixes the error rate with the quality
+    float from 0 to 1, lower is better
+        It mixes the error rate with the quality
         of the ranking (see ``eaurc`` and ``augrc``).
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------
@@ -143,23 +132,15 @@ def eaurc(score, wrong):
 
     Parameters
     ----------
-    score, wrong
-        As in ``risk_coverage``.
+    score, wrong : as in ``risk_coverage``
 
     Returns
     -------
-    float
-        From 0 (the errors have the highest scores, no two errors the same) to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+    float from 0 (the errors have the highest scores, no two errors the same) to 1
 
     References
     ----------
-    Geifman, Uziel and El-Yaniv (2019), Bias-reduced uncertainty estimation for
-    deep neural classifiers, section 2.
+    Geifman, Uziel and El-Yaniv (2019), as for ``aurc``.
     """
     _, ends, errors = _groups(score, wrong)
     inputs, mistakes = int(ends[-1]), int(errors[-1])
@@ -177,19 +158,13 @@ def augrc(score, wrong):
 
     Parameters
     ----------
-    score, wrong
-        As in ``risk_coverage``.
+    score, wrong : as in ``risk_coverage``
 
     Returns
     -------
-    float
+    float, lower is better
         From ``err ** 2 / 2`` (all errors last) to ``err - err ** 2 / 2`` (all
-        first), lower is better; ``err / 2`` for a score that knows nothing.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
+        first); ``err / 2`` for a score that knows nothing.
 
     References
     ----------
@@ -225,8 +200,7 @@ def accuracy_coverage(score, wrong, thresholds=15):
     Raises
     ------
     ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`); also if none of
-        the thresholds keeps anything.
+        If none of the thresholds keeps anything.
     """
     score = as_own_scores(score, "score")
     values, ends, errors = _groups(score, wrong)
@@ -254,8 +228,7 @@ def coverage_at_accuracy(score, wrong, accuracy):
 
     Parameters
     ----------
-    score, wrong
-        As in ``risk_coverage``.
+    score, wrong : as in ``risk_coverage``
     accuracy : float
         The accuracy that what is kept must reach, from 0 to 1.
 
@@ -263,11 +236,6 @@ def coverage_at_accuracy(score, wrong, accuracy):
     -------
     float
         From 0 (no threshold reaches it) to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

@@ -24,8 +24,7 @@ def fit_temperature(logits, labels, low=0.01, high=100.0):
     ----------
     logits : array, shape (N, C)
         Logits of held-out inputs, not those the model was trained on.
-    labels : array of int, shape (N,)
-        True classes, from 0 to ``C - 1``.
+    labels : array of int, shape (N,), from 0 to C - 1
     low, high : float
         Bounds of the search, ``0 < low < high``.
 
@@ -34,11 +33,6 @@ def fit_temperature(logits, labels, low=0.01, high=100.0):
     float
         The temperature, from ``low`` to ``high``. Above 1 the model was
         over-confident.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     Warns
     -----
@@ -117,11 +111,6 @@ def apply_temperature(logits, temperature):
     -------
     array, same shape, float64
         Probabilities; each row sums to 1.
-
-    Raises
-    ------
-    ValueError
-        As everywhere (:doc:`conventions </book/reference/conventions>`).
 
     References
     ----------

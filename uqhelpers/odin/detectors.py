@@ -46,11 +46,6 @@ class Mahalanobis:
         What is added to the diagonal, in squared units of the features (with
         ``units="own"`` in each feature's own variance).
 
-    Raises
-    ------
-    ValueError
-        If ``relative_ridge`` is not a number above 0, or ``units`` is unknown.
-
     References
     ----------
     Lee et al. (2018), A simple unified framework for detecting
@@ -69,23 +64,21 @@ class Mahalanobis:
         Parameters
         ----------
         features : array, shape (N, D), or iterable of batches
-            Features of the training inputs; or a ``DataLoader`` of pairs
-            ``(features, labels)``.
-        labels : array, shape (N,), optional
-            Their classes, integers from 0; a loader brings its own.
+            Of the training inputs; batches are pairs ``(features, labels)``.
+        labels : array of int, shape (N,), optional
+            From 0; batches bring their own.
         classes : int, optional
-            How many classes there are; by default one more than the largest label.
+            By default one more than the largest label; each needs one input.
 
         Returns
         -------
-        Mahalanobis
-            Itself.
+        Mahalanobis, itself
 
         Raises
         ------
         ValueError
-            If the features are no finite matrix or do not vary within the
-            classes, the labels do not fit them, or a class has no input.
+            If the features do not vary within the classes, or a class has no
+            input.
         """
         features, labels = as_arrays(features, labels)
         features = as_features(features, "features")
@@ -104,18 +97,12 @@ class Mahalanobis:
         Parameters
         ----------
         features : array, shape (N, D)
-            Features of any inputs.
+            Of any inputs, as many features as those of the training inputs.
 
         Returns
         -------
         array, shape (N, C), float64
             At least 0, without units: for Gaussian classes about D for an input of the class.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted yet, or the features are not finite or of
-            another width.
         """
         if not hasattr(self, "means"):
             raise ValueError(
@@ -126,8 +113,7 @@ class Mahalanobis:
     def score(self, features):
         """Squared distance to the nearest class mean: higher is stranger.
 
-        Parameters, exceptions
-            As :meth:`distances`.
+        Parameters are those of :meth:`distances`.
 
         Returns
         -------
@@ -151,11 +137,6 @@ class KNearestNeighbours:
         Whether features are brought to length 1 first, as published. A vector
         of zeros stays where it is.
 
-    Raises
-    ------
-    ValueError
-        If ``k`` is not a whole number of at least 1, or ``normalise`` is neither true nor false.
-
     References
     ----------
     Sun et al. (2022), Out-of-distribution detection with deep nearest neighbors.
@@ -176,13 +157,12 @@ class KNearestNeighbours:
 
         Returns
         -------
-        KNearestNeighbours
-            Itself.
+        KNearestNeighbours, itself
 
         Raises
         ------
         ValueError
-            If the features are no finite matrix, or fewer than ``k``.
+            If there are fewer than ``k`` inputs.
         """
         features = self._prepared(as_arrays(features)[0])
         if len(features) < self.k:
@@ -202,12 +182,6 @@ class KNearestNeighbours:
         -------
         array, shape (N,), float64
             From 0 to 2 for features of length 1.
-
-        Raises
-        ------
-        ValueError
-            If nothing was fitted yet, or the features are not finite or of
-            another width.
         """
         if not hasattr(self, "_known"):
             raise ValueError(

@@ -15,7 +15,7 @@ def softmax_score(logits, temperature=1.0):
     Parameters
     ----------
     logits : array, shape (N, C)
-        What the classifier puts out.
+        What a classifier of at least two classes puts out.
     temperature : float
         By which the logits are divided, above 0. Above 1 it flattens the
         probabilities, and ranks by how far the largest logit stands above the
@@ -29,9 +29,7 @@ def softmax_score(logits, temperature=1.0):
     Raises
     ------
     ValueError
-        If the logits are no finite matrix of at least two classes or look like
-        probabilities, or the temperature is not above 0, or so high that all
-        probabilities are 1/C in float64.
+        If the temperature is so high that all probabilities are 1/C in float64.
 
     References
     ----------
@@ -49,19 +47,12 @@ def max_logit_score(logits):
 
     Parameters
     ----------
-    logits : array, shape (N, C)
-        What the classifier puts out.
+    logits : as in :func:`softmax_score`
 
     Returns
     -------
     array, shape (N,), float64
         In the units of the logits.
-
-    Raises
-    ------
-    ValueError
-        If the logits are no finite matrix of at least two classes, or look like
-        probabilities.
 
     References
     ----------
@@ -76,8 +67,7 @@ def energy_score(logits, temperature=1.0):
 
     Parameters
     ----------
-    logits : array, shape (N, C)
-        What the classifier puts out.
+    logits : as in :func:`softmax_score`
     temperature : float
         Above 0. Towards 0 the energy becomes minus the largest logit; at high
         temperatures it ranks by the average logit, up to about 1e13 times the
@@ -91,9 +81,7 @@ def energy_score(logits, temperature=1.0):
     Raises
     ------
     ValueError
-        If the logits are no finite matrix of at least two classes or look like
-        probabilities, or the temperature is not above 0, or so high that the
-        logits are lost beside it.
+        If the temperature is so high that the logits are lost beside it.
 
     References
     ----------

@@ -43,8 +43,7 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
     std : float or array, shape (channels,), optional
         By which the inputs were divided before they came here. ``epsilon`` then
         counts in the units from before, and the step is divided by ``std``.
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
@@ -55,10 +54,7 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
     Raises
     ------
     ValueError
-        If the model is no network, the inputs are empty, not finite or whole
-        numbers, a setting is out of its range, ``std`` does not fit the inputs,
-        or the network does not put out one row of logits an input (probabilities
-        are none).
+        If the inputs are whole numbers.
 
     References
     ----------
@@ -76,8 +72,7 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
 def perturb(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batch_size=100):
     """The inputs as ODIN shows them to the network the second time.
 
-    Parameters, exceptions
-        As :func:`odin_score`.
+    Parameters are those of :func:`odin_score`.
 
     Returns
     -------
@@ -144,8 +139,7 @@ def tune(
         As in :func:`odin_score`.
     criterion : {"auroc", "fpr95"}
         What is to be best. FPR95 with the proxy as the positive class.
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
@@ -155,8 +149,7 @@ def tune(
     Raises
     ------
     ValueError
-        As :func:`odin_score`; also if the grid is empty, or both sets are the
-        same inputs.
+        If the grid is empty, or both sets are the same inputs.
     """
     temperatures = np.unique([as_number(t, "temperatures", low=0, open_low=True) for t in temperatures])
     epsilons = np.unique([as_number(e, "epsilons", low=0) for e in epsilons])

@@ -38,11 +38,6 @@ def confusion(matrix, *, classes=None, ax=None):
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    ValueError
-        If ``matrix`` is not square, or a count is negative or no number.
     """
     matrix = as_real(matrix, "matrix", ndim=2)
     if matrix.shape[0] != matrix.shape[1] or matrix.min() < 0:
@@ -90,11 +85,6 @@ def embedding(points, labels, *, foreign=None, ax=None):
     -------
     Axes
         With equal scales, as distances are what one looks at.
-
-    Raises
-    ------
-    ValueError
-        If points are not in the plane, or there is not one label a point.
     """
     points = as_plane(points, "points")
     labels = as_labels(labels, np.iinfo(np.int64).max, length=len(points))
@@ -129,11 +119,6 @@ def class_probabilities(probs, labels=None, *, kind="box", truth=None, ax=None):
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    ValueError
-        If ``probs`` is not two-dimensional or its rows are not distributions.
     """
     kind = as_choice(kind, "kind", ("box", "strip", "violin"))
     probs = as_rows(probs, "probs", "(samples, classes)")
@@ -204,11 +189,6 @@ def histograms(columns, *, bins=30, log=False, ax=None):
     Returns
     -------
     array of Axes
-
-    Raises
-    ------
-    ValueError
-        If there are no values, values are not finite, or methods have different names.
     """
     bins = as_whole(bins, "bins")
     methods = _as_methods(columns)
@@ -265,11 +245,6 @@ def reliability_diagram(probs, labels, bins=10, *, counts=True, ax=None):
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    ValueError
-        If ``probs`` are not distributions or ``labels`` do not fit.
 
     References
     ----------

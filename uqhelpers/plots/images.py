@@ -33,11 +33,6 @@ def image_grid(images, titles=None, columns=5, *, emphasis=None, smooth=None, ax
     -------
     array of Axes, shape (rows, columns)
         Or ``ax`` as it was handed in.
-
-    Raises
-    ------
-    ValueError
-        If the images have another shape, or there are not as many titles as images.
     """
     images = _as_images(images)
     count = len(images)
@@ -105,7 +100,7 @@ def most_and_least(images, score, predictions, labels, k=5, *, units="nats", cla
     Raises
     ------
     ValueError
-        If the lengths differ or there are fewer than ``k`` images.
+        If there are fewer than ``k`` images.
     """
     images = _as_images(images)
     count = len(images)

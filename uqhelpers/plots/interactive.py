@@ -123,7 +123,7 @@ def slider_figure(frames, fixed=(), name="", active=0, **layout):
         What the slider sets, written before the label of its position.
     active : int
         The position that is shown first.
-    **layout
+    layout : keyword arguments
         Layout of the figure, such as ``xaxis_title="x"``. Fix the axes' ranges:
         what changes can then be compared.
 

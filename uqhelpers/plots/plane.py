@@ -56,7 +56,7 @@ def decision_map(
     Raises
     ------
     ValueError
-        If shapes do not fit, or ``what`` cannot be had from what ``predict`` returns.
+        If ``what`` cannot be had from what ``predict`` returns.
     """
     what = "total" if what == "entropy" else what
     what = as_choice(

@@ -19,9 +19,9 @@ def predictive_band(
     mean : array, shape (N,)
         The predictive mean.
     epistemic, aleatoric : array, shape (N,), or float, optional
-        Standard deviations. With both, there is one band of each, as wide as the
-        largest of ``widths``: the inner is epistemic, the outer adds the noise
-        (variances sum up).
+        Standard deviations; one at least is needed, here or as ``total``. With
+        both, there is one band of each, as wide as the largest of ``widths``: the
+        inner is epistemic, the outer adds the noise (variances sum up).
     total : array, shape (N,), or float, optional
         Instead of the two, the standard deviation of the prediction as a whole.
     data : (x, y), optional
@@ -35,11 +35,6 @@ def predictive_band(
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, a standard deviation is negative, or none is given.
     """
     x = as_column(x, "x")
     mean = as_column(mean, "mean", len(x))

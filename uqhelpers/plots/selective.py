@@ -27,11 +27,6 @@ def risk_coverage(scores, wrong, *, ax=None):
         A curve for each score, with its area (AURC) in the legend, and the curve of
         a perfect ranking. Inputs with equal scores are kept or rejected together.
 
-    Raises
-    ------
-    ValueError
-        If lengths differ or a score is NaN.
-
     References
     ----------
     Geifman, Uziel and El-Yaniv (2019), Bias-reduced uncertainty estimation for deep
@@ -48,10 +43,7 @@ def accuracy_coverage(scores, wrong, *, target=None, ax=None):
 
     Parameters
     ----------
-    scores : dict of arrays, shape (N,), or one array
-        Scores by name, higher is more uncertain.
-    wrong : array of bool, shape (N,)
-        Whether the prediction was wrong; the same predictions for all scores.
+    scores, wrong : as in :func:`risk_coverage`
     target : float, optional
         An accuracy in [0, 1] to be marked by a line.
     ax : Axes, optional
@@ -60,11 +52,6 @@ def accuracy_coverage(scores, wrong, *, target=None, ax=None):
     -------
     Axes
         A curve for each score, and the curve of a perfect ranking.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, a score is NaN, or ``target`` is no accuracy.
     """
     if target is not None:
         target = as_number(target, "target", 0, 1)

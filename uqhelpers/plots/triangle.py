@@ -41,11 +41,6 @@ def simplex(
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    ValueError
-        If ``points`` are not distributions over three classes.
     """
     points = as_rows(points, "points", "(N, 3)")
     if points.shape[1] != 3:

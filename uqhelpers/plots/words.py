@@ -8,11 +8,6 @@ def say(text):
     ----------
     text : str
         Markdown. May hold formulas between dollar signs.
-
-    Raises
-    ------
-    ValueError
-        If ``text`` is not a string, or blank.
     """
     from IPython.display import Markdown, display
 

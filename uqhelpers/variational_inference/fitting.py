@@ -35,11 +35,6 @@ def minibatch_weights(kind, batches):
     array, shape (M,), float64
         Sums to 1.
 
-    Raises
-    ------
-    ValueError
-        If ``kind`` is neither, or there is no batch.
-
     References
     ----------
     Graves (2011), Practical variational inference for neural networks.
@@ -162,9 +157,7 @@ def fit_variational(
         Seeds the order of the minibatches and the noise; the global generators
         are left as they were.
     device : torch.device or str, optional
-        CUDA, then MPS, then CPU, unless told.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    progress : bool, whether a bar shows long work
 
     Returns
     -------
@@ -173,10 +166,8 @@ def fit_variational(
     Raises
     ------
     ValueError
-        If the model has no variational layer, the data are empty, not finite
-        or of unequal length, labels do not fit the outputs, ``noise_std`` is
-        missing, the warm-up is longer than the training, or the loss stops
-        being finite. The model is then as it was before the call.
+        If the warm-up is longer than the training, or the loss stops being
+        finite. The model is then as it was before the call.
 
     References
     ----------

@@ -3,7 +3,7 @@
 import math
 
 from uqhelpers._checks import as_number, as_whole
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 
 nn = torch.nn
 functional = torch.nn.functional
@@ -135,12 +135,6 @@ class LinearVariational(Variational):
     weight_std, bias_std : tensor
         softplus of the ρ.
 
-    Raises
-    ------
-    ValueError
-        If a size is not a positive whole number or a standard deviation not
-        positive.
-
     References
     ----------
     Blundell et al. (2015), Weight uncertainty in neural networks. Kingma,
@@ -179,7 +173,7 @@ class ConvVariational(Variational):
     kernel_size, stride, padding, dilation : int or (int, int)
         As in ``torch.nn.Conv2d``; padding is with zeros.
     groups : int
-        As in ``torch.nn.Conv2d``.
+        As in ``torch.nn.Conv2d``: it divides both numbers of channels.
     bias : bool
         Whether there are biases; they have the same prior.
     prior_std, initial_std : float
@@ -195,12 +189,6 @@ class ConvVariational(Variational):
     ----------
     weight_mean, weight_rho : Parameter, shape (out_channels, in_channels / groups, height, width)
     bias_mean, bias_rho : Parameter, shape (out_channels,), or ``None``
-
-    Raises
-    ------
-    ValueError
-        If a size is not a positive whole number, the groups do not divide the
-        channels, or a standard deviation is not positive.
 
     References
     ----------
@@ -258,16 +246,9 @@ def variational_layers(model):
     Returns
     -------
     list of LinearVariational and ConvVariational
-        Never empty; a layer that is used twice is in it once.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
+        Never empty (without one it raises); a layer that is used twice is in it once.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    layers = [layer for layer in model.modules() if isinstance(layer, Variational)]
+    layers = [layer for layer in as_module(model).modules() if isinstance(layer, Variational)]
     if not layers:
         raise ValueError(
             "model: expected at least one LinearVariational or ConvVariational layer, got none. "

@@ -3,7 +3,7 @@
 import copy
 import warnings
 
-from uqhelpers._torch import torch
+from uqhelpers._torch import as_module, torch
 from uqhelpers.training import seeded
 from uqhelpers.variational_inference.layers import (
     INITIAL_STD,
@@ -58,8 +58,7 @@ def make_variational(model, prior_std=1.0, initial_std=INITIAL_STD, local_repara
         If other layers hold weights that are trained and stay points:
         recurrent layers, attention, other convolutions.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    as_module(model)
     options = {
         "prior_std": prior_std,
         "initial_std": initial_std,

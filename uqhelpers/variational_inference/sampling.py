@@ -61,17 +61,11 @@ def evidence_bound(
     samples : int
         Number of drawn networks, at least 2.
     seed : int
-    batch_size : int
-        Inputs at a time.
+    batch_size : int, inputs at a time
 
     Returns
     -------
     Bound
-
-    Raises
-    ------
-    ValueError
-        As :func:`fit_variational`.
     """
     samples = as_whole(samples, "samples", low=2)
     loss, layers = likelihood_of(likelihood, noise_std), variational_layers(model)
@@ -131,30 +125,20 @@ def sample(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
     Parameters
     ----------
     model : torch.nn.Module
-        A classifier with variational layers. Several outputs are logits; a
+        A classifier with at least one variational layer. Several outputs are logits; a
         single one is the log odds of class 1 of two.
-    inputs : array, shape (N, ...), or iterable of batches
-        Inputs, or a ``DataLoader`` that gives them in order.
+    inputs : array, shape (N, ...), or a loader that keeps their order
     samples : int
         Number of drawn networks, ``S``.
     seed : int
         The same seed gives the same networks, whatever the inputs and the
         batch size; the global generators are left as they were.
-    batch_size : int
-        Inputs at a time.
-    progress : bool
-        Whether a bar appears when it takes longer than two seconds.
+    batch_size : int, inputs at a time
+    progress : bool, whether a bar shows long work
 
     Returns
     -------
-    array, shape (S, N, C), float64
-        Probabilities.
-
-    Raises
-    ------
-    ValueError
-        If the model has no variational layer or puts out probabilities, or the
-        inputs are empty or not finite.
+    array of probabilities, shape (S, N, C), float64
 
     References
     ----------
@@ -177,11 +161,6 @@ def sample_outputs(model, inputs, samples=20, seed=0, batch_size=500, progress=F
     -------
     array, shape (S, N, K), float64
         Outputs: logits, or numbers for a regression.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     passes = _passes(model, as_inputs(inputs, model), samples, seed, batch_size, progress)
     return np.stack([outputs.double().cpu().numpy() for outputs in passes])
@@ -196,13 +175,6 @@ def predict(model, inputs, samples=20, seed=0, batch_size=500, progress=False):
     Returns
     -------
     uqhelpers.metrics.SampledDecomposition
-        Averaged probabilities with total, aleatoric and epistemic uncertainty
-        in nats, for each input.
-
-    Raises
-    ------
-    ValueError
-        As :func:`sample`.
     """
     accumulator = SampleAccumulator()
     for outputs in _passes(model, as_inputs(inputs, model), samples, seed, batch_size, progress):
@@ -230,8 +202,7 @@ def predict_regression(model, inputs, noise_std, samples=100, seed=0, batch_size
     Raises
     ------
     ValueError
-        As :func:`sample`; also if ``noise_std`` is negative or ``samples`` is
-        1, which leaves no spread to measure.
+        If ``samples`` is 1, which leaves no spread to measure.
     """
     noise_std = as_number(noise_std, "noise_std", low=0)
     passes = _passes(
