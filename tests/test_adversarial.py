@@ -227,6 +227,26 @@ def test_each_loss_raises_what_it_is_named_after(loss):
     assert (gained(after) > gained(before)).mean() > 0.95
 
 
+def test_of_the_named_losses_only_entropy_has_no_gradient_where_the_softmax_has_rounded():
+    sure = nn.Sequential(nn.Flatten(), Linear(np.ones(4), factor=1e4))
+    inputs = np.full((3, 1, 2, 2), 0.7)
+    for loss in adversarial.LOSSES:
+        moved = adversarial.fgsm(sure, inputs, np.ones(3, int), 0.1, loss=loss)
+        assert (moved == inputs).all() == (loss == "entropy")
+
+
+def test_random_starts_belong_to_a_batch():
+    net, inputs = network(), images(6)
+    attack = functools.partial(
+        adversarial.pgd, net, inputs, labels_of(net, inputs), 0.1, steps=1, step_size=1e-6
+    )
+    whole, halves = attack(batch_size=6), attack(batch_size=3)
+    apart = np.abs(whole - halves).max(axis=(1, 2, 3))
+    assert apart[:3].max() < 1e-5  # the first batch begins with the same draws
+    assert apart[3:].min() > 0.05  # the second one with its own
+    assert (whole == attack(batch_size=6)).all()
+
+
 def test_a_loss_of_ones_own_is_followed():
     net, inputs = network(), images()
     labels = labels_of(net, inputs)
@@ -355,7 +375,7 @@ def uses():
         "pgd": lambda net: adversarial.pgd(net, inputs, labels, 0.1, steps=2, restarts=2),
         "random_search": lambda net: adversarial.random_search(net, inputs, labels, 0.1, queries=3),
         "report": lambda net: adversarial.masked_gradient_report(
-            net, inputs, labels, 0.1, steps=2, queries=3
+            net, images(20), np.zeros(20, int), 0.1, steps=2, queries=3
         ),
         "smoothing": lambda net: adversarial.Smoothed(net, 0.1).certify(inputs, 10, selection=5),
         "adversarial_loss": lambda net: adversarial.adversarial_loss(net, inputs, labels, 0.1),
@@ -415,6 +435,32 @@ def test_a_sweep_says_what_the_predictor_says_of_each_attacked_input():
     assert found["plain"].accuracy[1] == metrics.accuracy(plain, labels)
     red = (plain.argmax(axis=1) != labels) & (plain.max(axis=1) >= 0.2)
     assert found["plain"].sure_and_wrong(0.2)[1] == red.mean()
+
+
+def test_an_attack_that_writes_in_place_changes_only_its_own_copy():
+    def spoils(x, labels, epsilon):
+        x += epsilon
+        labels[:] = 0
+        return x
+
+    def copied(x):
+        return torch.as_tensor(x).clone().numpy()
+
+    for given in (images(5), torch.from_numpy(images(5)), images(5).tolist()):
+        before, asked = copied(given), []
+
+        def predict(x, asked=asked):
+            asked.append(copied(x))
+            return np.full((5, 10), 0.1)
+
+        attack = (
+            spoils if not isinstance(given, list) else lambda x, labels, e: spoils(np.array(x), labels, e)
+        )
+        labels = np.arange(5)
+        found = adversarial.sweep(attack, predict, given, labels, [0, 0.1, 0.2])
+        assert np.array_equal(copied(given), before)
+        assert labels.tolist() == found.labels.tolist() == [0, 1, 2, 3, 4]
+        assert np.allclose([x - before for x in asked], np.reshape([0, 0.1, 0.2], (3, 1, 1, 1, 1)))
 
 
 # --- losses to train with ---------------------------------------------------------------------------------
@@ -646,6 +692,14 @@ def test_the_noise_counts_in_pixels():
     assert (plain == other).all()
 
 
+def test_radii_are_a_number_or_a_vector():
+    found = adversarial.Certificate(np.array([1, -1]), np.array([0.3, 0.0]), np.array([0.9, 0.4]))
+    assert found.certified_accuracy([1, 1], 0.2).tolist() == [0.5]
+    assert found.certified_accuracy([1, 1], [0.2, 0.4]).tolist() == [0.5, 0.0]
+    with pytest.raises(ValueError, match=r"radii: expected 1 dimension"):
+        found.certified_accuracy([1, 1], [[0.2, 0.4]])
+
+
 # --- refused ----------------------------------------------------------------------------------------------
 
 GOOD = {"inputs": images(4), "labels": np.zeros(4, int), "epsilon": 0.1}
@@ -725,14 +779,30 @@ def test_settings_of_the_other_tools_are_checked():
     net = network()
     for call, message in [
         (lambda: adversarial.pgd(net, **GOOD, norm=1), "norm: expected 2 or"),
+        (lambda: adversarial.pgd(net, **GOOD, norm=np.array([2, 2])), "norm: expected 2 or"),
+        (lambda: adversarial.pgd(net, **GOOD, norm="inf"), "norm: expected 2 or"),
         (lambda: adversarial.pgd(net, **GOOD, restarts=2, random_start=False), "restarts: expected 1"),
         (lambda: adversarial.pgd(net, **GOOD, step_size=0), "step_size: expected a number"),
         (lambda: adversarial.random_search(net, **GOOD, queries=0), "queries: expected"),
         (lambda: adversarial.Smoothed(net, 0), "sigma: expected a number"),
-        (lambda: adversarial.Smoothed(net, 0.1).certify(GOOD["inputs"], alpha=1), "alpha: expected"),
+        (
+            lambda: adversarial.Smoothed(net, 0.1).certify(GOOD["inputs"], alpha=1),
+            r"alpha: .* in \(0, 1\), got 1",
+        ),
+        (lambda: adversarial.clopper_pearson(1, 10, alpha=0), r"alpha: .* in \(0, 1\), got 0"),
+        (lambda: adversarial.clopper_pearson(1, 10, alpha=2), r"alpha: .* in \(0, 1\), got 2"),
         (lambda: adversarial.clopper_pearson(11, 10), "successes: expected whole numbers from 0 to 10"),
+        (lambda: adversarial.clopper_pearson(True, 5), "successes: expected whole numbers from 0 to 5"),
+        (lambda: adversarial.clopper_pearson([True, False], 5), "successes: expected whole numbers"),
         (lambda: adversarial.masked_gradient_report(net, **GOOD, bounds=None), "bounds: expected"),
         (lambda: adversarial.masked_gradient_report(net, **GOOD, restarts=1), "restarts: expected"),
+        (lambda: adversarial.masked_gradient_report(net, **GOOD), "inputs: expected at least 20"),
+        (
+            lambda: adversarial.masked_gradient_report(net, **(GOOD | {"epsilon": 1.1})),
+            r"epsilon: expected a number in \(0, 1.0\]",
+        ),
+        (lambda: adversarial.virtual_adversarial_loss(net, 5.0, 0.1), "inputs: expected real numbers"),
+        (lambda: adversarial.virtual_adversarial_loss(net, None, 0.1), "inputs: expected numbers"),
         (lambda: adversarial.adversarial_loss([net], **GOOD), "model: expected a torch.nn.Module"),
         (lambda: adversarial.sweep(None, None, GOOD["inputs"], GOOD["labels"], [0]), "expected functions"),
         (
@@ -744,6 +814,16 @@ def test_settings_of_the_other_tools_are_checked():
                 [0],
             ),
             "predict: expected 4 predictions",
+        ),
+        (
+            lambda: adversarial.sweep(
+                functools.partial(adversarial.fgsm, net),
+                functools.partial(training.predict, net),
+                GOOD["inputs"],
+                np.full(4, 10),
+                [0],
+            ),
+            "labels: expected labels from 0 to 9",
         ),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -52,15 +52,16 @@ def fgsm(
     loss : {"cross_entropy", "margin", "sure_and_wrong", "entropy"} or callable
         What is to rise. "margin": how far the best wrong class is ahead.
         "sure_and_wrong": the probability of the best wrong class. "entropy":
-        that of the averaged prediction. A function gets ``(log_probs, labels,
-        inputs)``, tensors, the first of shape (S, N, C), and returns one number
-        an input.
+        that of the averaged prediction; the one loss here whose gradient is
+        exactly 0 where the softmax has rounded to one class, so that there
+        nothing moves. A function gets ``(log_probs, labels, inputs)``, tensors,
+        the first of shape (S, N, C), and returns one number an input.
     targeted : bool
         Whether the loss ("cross_entropy" or "margin") is to *fall*.
     passes : int, optional
         Attack the network's MC-Dropout average, through so many masks an input.
     seed : int
-        Of the masks.
+        Of the masks. They belong to a batch: another ``batch_size`` draws others.
     bounds : (float, float) or None
         Range of the pixels; None for inputs that have none.
     mean, std : float or array, shape (channels,)
@@ -82,9 +83,10 @@ def fgsm(
     References
     ----------
     Goodfellow, Shlens and Szegedy (2015), Explaining and harnessing adversarial
-    examples, section 4. Averages are attacked through the gradient of the
-    average: Athalye, Engstrom, Ilyas and Kwok (2018), Synthesizing robust
-    adversarial examples.
+    examples, section 4. That random draws are attacked through their expectation
+    is due to Athalye, Engstrom, Ilyas and Kwok (2018), Synthesizing robust
+    adversarial examples, who average logarithms of probabilities; here the
+    probabilities are averaged, as they are in the answer.
     """
     attack = _Attack.of(
         model, inputs, labels, epsilon, loss, targeted, passes, seed, bounds, mean, std, batch_size
@@ -142,7 +144,8 @@ def pgd(
         Whether each try starts at a random point of the ball. More than one
         restart needs it.
     seed : int
-        Of starts and masks.
+        Of starts and masks. They belong to a batch: with another ``batch_size``
+        the same seed starts elsewhere.
 
     Returns
     -------
@@ -153,7 +156,7 @@ def pgd(
     Madry et al. (2018), Towards deep learning models resistant to adversarial
     attacks, section 2.1.
     """
-    if isinstance(norm, bool) or norm not in (2, np.inf):
+    if not np.isscalar(norm) or norm not in (2, np.inf):
         raise ValueError(f"norm: expected 2 or numpy.inf, got {norm!r}")
     steps, restarts = as_whole(steps, "steps"), as_whole(restarts, "restarts")
     if restarts > 1 and not random_start:

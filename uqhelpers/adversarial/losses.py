@@ -1,12 +1,10 @@
 """Losses to train with: of an example and its attacked copy, and of a prediction that does not hold still."""
 
-import numpy as np
-
 from uqhelpers._checks import as_number, as_whole
 from uqhelpers._torch import as_module, torch
 from uqhelpers.adversarial.attacks import fgsm, pgd
 from uqhelpers.adversarial.spaces import Space, lengths
-from uqhelpers.adversarial.victims import as_problem, as_victim
+from uqhelpers.adversarial.victims import as_inputs, as_problem, as_victim
 from uqhelpers.training import evaluating, seeded
 
 functional = torch.nn.functional
@@ -31,7 +29,8 @@ def adversarial_loss(
         The budget a pixel, at least 0; at 0 it is the plain loss.
     steps : int
         1 for the gradient sign, more for projected gradient descent from a
-        random start.
+        random start. Long training against the single step can end with a
+        network that resists nothing else (Wong, Rice and Kolter 2020).
     step_size : float, optional
         Of several steps, as in :func:`pgd`.
     seed : int
@@ -47,7 +46,8 @@ def adversarial_loss(
     ----------
     Goodfellow, Shlens and Szegedy (2015), section 6, with their weight of one
     half; with many steps and all of the weight on the attacked copy it is the
-    training of Madry et al. (2018).
+    training of Madry et al. (2018). Wong, Rice and Kolter (2020), Fast is better
+    than free: revisiting adversarial training.
     """
     victim = as_victim(as_module(model))
     tensor, classes = as_problem(victim, inputs, labels)
@@ -102,7 +102,7 @@ def virtual_adversarial_loss(model, inputs, epsilon, *, iterations=1, seed=0, bo
     victim = as_victim(as_module(model))
     epsilon, iterations = as_number(epsilon, "epsilon", low=0), as_whole(iterations, "iterations")
     seed = as_whole(seed, "seed", low=0)
-    tensor, _ = as_problem(victim, inputs, np.zeros(len(inputs), dtype=int))
+    tensor = as_inputs(victim, inputs)
     space = Space.of(tensor, bounds, mean, std)
     with seeded(seed):
         direction = _unit(torch.randn(tensor.shape).to(tensor))

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from uqhelpers._checks import as_number, as_whole
+from uqhelpers._checks import as_number, as_real, as_whole
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.attacks import fgsm, pgd, random_search
 from uqhelpers.adversarial.gains import average
@@ -12,6 +12,7 @@ from uqhelpers.adversarial.victims import as_problem, as_victim
 
 EASY = 0.05  # accuracy that may be left when every image is in reach
 SILENT = 0.05  # share of inputs that may have no gradient at all
+FEWEST = 20  # inputs: of fewer, one alone is more than these shares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +100,10 @@ def masked_gradient_report(
     ----------
     model, labels, passes, seed, mean, std, batch_size : as in :func:`fgsm`
     inputs : array, shape (N, ...)
-        A hundred or more, so that the tolerance means something.
+        At least 20, and better a hundred or more, as shares of them are judged.
     epsilon : float
-        The budget a pixel at which robustness is claimed, above 0.
+        The budget a pixel at which robustness is claimed, above 0 and at most the
+        whole range.
     steps, restarts : int
         Of the iterated attack; at least two restarts.
     queries : int
@@ -120,7 +122,7 @@ def masked_gradient_report(
     Raises
     ------
     ValueError
-        If there are no bounds or fewer than two restarts.
+        If there are no bounds, fewer than two restarts or too few inputs.
 
     References
     ----------
@@ -128,18 +130,22 @@ def masked_gradient_report(
     security, section 3.1; Carlini et al. (2019), On evaluating adversarial
     robustness.
     """
-    epsilon = as_number(epsilon, "epsilon", low=0, open_low=True)
     tolerance = as_number(tolerance, "tolerance", low=0, high=1)
     restarts = as_whole(restarts, "restarts", low=2)
     if bounds is None:
         raise ValueError(
             "bounds: expected (low, high), as one check gives the attack the whole range, got None"
         )
-    span = float(np.ptp(np.asarray(bounds, dtype=float)))
+    span = float(np.ptp(as_real(bounds, "bounds")))
+    epsilon = as_number(epsilon, "epsilon", low=0, high=span, open_low=True)
     shared = {"seed": seed, "bounds": bounds, "mean": mean, "std": std, "batch_size": batch_size}
     own = shared | {"passes": passes}
     victim = as_victim(model, passes, seed)
     tensor, classes = as_problem(victim, inputs, labels)
+    if len(tensor) < FEWEST:
+        raise ValueError(
+            f"inputs: expected at least {FEWEST}, as shares of them are judged, got {len(tensor)}"
+        )
 
     def accuracy(attacked):
         return _accuracy(victim, attacked, classes, batch_size)

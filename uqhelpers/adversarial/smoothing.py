@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 from scipy.stats import binomtest
 
-from uqhelpers._checks import as_number, as_real, as_whole
+from uqhelpers._checks import as_number, as_real, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.spaces import Space
-from uqhelpers.adversarial.victims import as_problem, as_victim
+from uqhelpers.adversarial.victims import as_inputs, as_victim
 from uqhelpers.batches import join
 
 ABSTAIN = -1
@@ -41,7 +41,8 @@ def clopper_pearson(successes, trials, alpha=0.001):
     trials = as_whole(trials, "trials")
     alpha = _as_alpha(alpha)
     counts = as_real(successes, "successes")
-    if (counts != np.round(counts)).any() or counts.min() < 0 or counts.max() > trials:
+    flags = to_numpy(successes, "successes").dtype.kind == "b"
+    if flags or (counts != np.round(counts)).any() or counts.min() < 0 or counts.max() > trials:
         raise ValueError(f"successes: expected whole numbers from 0 to {trials}, got {successes!r:.60}")
     lower = betaincinv(np.maximum(counts, 1), trials - counts + 1, alpha)
     return np.where(counts > 0, lower, 0.0)
@@ -67,8 +68,25 @@ class Certificate:
     probability: np.ndarray
 
     def certified_accuracy(self, labels, radii):
-        """Share of inputs whose answer is right and certified beyond each radius, shape of ``radii``."""
-        radii = np.atleast_1d(as_real(radii, "radii"))
+        """Share of inputs whose answer is right and certified beyond each radius.
+
+        Parameters
+        ----------
+        labels : array of int, shape (N,)
+            The true classes.
+        radii : float or array, shape (R,)
+            In pixels.
+
+        Returns
+        -------
+        array of float64, shape (R,)
+
+        Raises
+        ------
+        ValueError
+            If the labels are not as many as the answers, or the radii no vector.
+        """
+        radii = as_real(np.atleast_1d(to_numpy(radii, "radii")), "radii", ndim=1)
         labels = np.asarray(labels)
         if labels.shape != self.classes.shape:
             raise ValueError(f"labels: expected shape {self.classes.shape}, got {labels.shape}")
@@ -125,8 +143,7 @@ class Smoothed:
         """
         draws, batch_size = as_whole(draws, "draws"), as_whole(batch_size, "batch_size")
         generator = torch.Generator().manual_seed(_stream(as_whole(seed, "seed", low=0)))
-        inputs = join(inputs)
-        tensor, _ = as_problem(self._victim, inputs, np.zeros(len(inputs), dtype=int))
+        tensor = as_inputs(self._victim, join(inputs))
         scale = self.sigma / Space.of(tensor, None, self.mean, self.std).std
         found = []
         with self._victim.settled(), torch.inference_mode():
@@ -206,7 +223,7 @@ def _stream(seed):
 
 
 def _as_alpha(alpha):
-    alpha = as_number(alpha, "alpha", low=0, high=1, open_low=True)
-    if alpha == 1:
-        raise ValueError("alpha: expected a probability in (0, 1), got 1")
+    alpha = as_number(alpha, "alpha")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha: expected a probability in (0, 1), got {alpha}")
     return alpha

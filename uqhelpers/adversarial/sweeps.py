@@ -1,5 +1,6 @@
 """Accuracy and uncertainty as an attacker's budget grows."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -60,7 +61,7 @@ def sweep(attack, predict, inputs, labels, epsilons):
     attack : callable
         ``attack(inputs, labels, epsilon)`` returns attacked inputs: for example
         ``functools.partial(fgsm, net)``, whose network need not be the one that
-        is asked afterwards.
+        is asked afterwards. It gets a copy, and may write into it.
     predict : callable, or dict of callable
         From inputs to class probabilities, (N, C), or (S, N, C) for ``S`` samples;
         or to a ``metrics.Decomposition``, as ``mc_dropout.predict`` returns it.
@@ -84,9 +85,11 @@ def sweep(attack, predict, inputs, labels, epsilons):
         raise ValueError("attack, predict: expected functions, and at least one that predicts")
     rows = {name: [] for name in predictors}
     for epsilon in budgets:
-        attacked = attack(inputs, labels, epsilon) if epsilon else inputs
+        attacked = inputs.clone() if hasattr(inputs, "clone") else copy.deepcopy(inputs)
+        if epsilon:
+            attacked = attack(attacked, labels.copy(), epsilon)
         for name, predictor in predictors.items():
-            rows[name].append(_summary(predictor(attacked), len(labels)))
+            rows[name].append(_summary(predictor(attacked), labels))
     found = {
         name: Sweep(np.array(budgets), *(np.stack(column) for column in zip(*row, strict=True)), labels)
         for name, row in rows.items()
@@ -94,11 +97,12 @@ def sweep(attack, predict, inputs, labels, epsilons):
     return found if isinstance(predict, dict) else found[""]
 
 
-def _summary(probs, length):
+def _summary(probs, labels):
     """Answers, their confidence, and the three uncertainties of one prediction."""
     if not isinstance(probs, Decomposition):
         probs = as_own_distributions(probs, ("NC", "SNC"), "predict")
         probs = decompose(probs if probs.ndim == 3 else probs[None])
-    if len(probs.mean) != length:
-        raise ValueError(f"predict: expected {length} predictions, one an input, got {len(probs.mean)}")
+    if len(probs.mean) != len(labels):
+        raise ValueError(f"predict: expected {len(labels)} predictions, one an input, got {len(probs.mean)}")
+    as_labels(labels, probs.mean.shape[1])
     return probs.mean.argmax(axis=1), probs.confidence, probs.total, probs.aleatoric, probs.epistemic

@@ -149,8 +149,8 @@ class Thinned(Networks):
         return torch.stack(found)
 
 
-def as_problem(victim, inputs, labels, name="labels"):
-    """Inputs as real numbers and labels as whole ones, both as tensors where the victim is."""
+def as_inputs(victim, inputs):
+    """Real numbers as a tensor where the victim is."""
     tensor = inputs.detach() if torch.is_tensor(inputs) else torch.from_numpy(to_numpy(inputs, "inputs"))
     if not tensor.is_floating_point() or tensor.ndim < 2 or tensor.numel() == 0:
         raise ValueError(
@@ -159,7 +159,12 @@ def as_problem(victim, inputs, labels, name="labels"):
         )
     if not torch.isfinite(tensor).all():
         raise ValueError("inputs: expected finite numbers, got NaN or infinity")
-    tensor = tensor.to(victim.device, victim.dtype).clone()  # one made in inference mode can have no gradient
+    return tensor.to(victim.device, victim.dtype).clone()  # one made in inference mode can have no gradient
+
+
+def as_problem(victim, inputs, labels, name="labels"):
+    """Inputs as real numbers and labels as whole ones, both as tensors where the victim is."""
+    tensor = as_inputs(victim, inputs)
     classes = as_labels(labels, classes_of(victim, tensor), name, length=len(tensor))
     return tensor, torch.from_numpy(classes).to(victim.device)
 
