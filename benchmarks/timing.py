@@ -1,7 +1,9 @@
-"""Time two ways of doing the same thing in one run."""
+"""Time two ways of doing the same thing in one run, and the least that either has to do."""
 
 import importlib.util
 import time
+
+from benchmarks.limits import beside
 
 
 def seconds(function):
@@ -16,22 +18,25 @@ def best_of(function, repeats):
     return min(seconds(function) for _ in range(repeats))
 
 
-def row(name, ours, baseline, other, repeats, note):
-    """One comparison, in turns, so that a slow minute of the machine meets both.
+def row(name, ours, baseline, other, repeats, note, limit):
+    """One comparison, in turns, so that a slow minute of the machine meets all three.
 
-    ``other`` is ``None`` where the baseline is not installed.
+    ``other`` is ``None`` where the baseline is not installed; ``limit`` is a
+    :class:`benchmarks.limits.Limit`.
     """
-    times = [(seconds(ours), seconds(other) if other else None) for _ in range(repeats)]
-    ours_s = min(own for own, _ in times)
-    baseline_s = min(theirs for _, theirs in times) if other else None
-    return {
+    ways = [ours, limit.work, *([other] if other else [])]
+    times = [[seconds(way) for way in ways] for _ in range(repeats)]
+    ours_s, limit_s, *theirs = map(min, zip(*times, strict=True))
+    baseline_s = theirs[0] if theirs else None
+    entry = {
         "name": name,
         "ours_s": ours_s,
         "baseline": baseline,
         "baseline_s": baseline_s,
         "ratio": ours_s / baseline_s if other else None,
-        "note": note if other else f"{note}; baseline not installed",
+        "note": note if other or not baseline else f"{note}; baseline not installed",
     }
+    return beside(entry, limit, limit.times * limit_s)
 
 
 def installed(module):
