@@ -18,15 +18,23 @@ def best_of(function, repeats):
     return min(seconds(function) for _ in range(repeats))
 
 
+def in_turn(functions, repeats, ours=()):
+    """Shortest time of each function, in seconds, when they run one after the other again and again.
+
+    ``ours`` names those of them, from the first on, that are ours, and ``None`` in
+    between: what compares two versions of the package runs these alone.
+    """
+    times = [[seconds(function) for function in functions] for _ in range(repeats)]
+    return [min(column) for column in zip(*times, strict=True)]
+
+
 def row(name, ours, baseline, other, repeats, note, limit):
     """One comparison, in turns, so that a slow minute of the machine meets all three.
 
     ``other`` is ``None`` where the baseline is not installed; ``limit`` is a
     :class:`benchmarks.limits.Limit`.
     """
-    ways = [ours, limit.work, *([other] if other else [])]
-    times = [[seconds(way) for way in ways] for _ in range(repeats)]
-    ours_s, limit_s, *theirs = map(min, zip(*times, strict=True))
+    ours_s, limit_s, *theirs = in_turn([ours, limit.work, *([other] if other else [])], repeats)
     baseline_s = theirs[0] if theirs else None
     entry = {
         "name": name,
