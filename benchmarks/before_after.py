@@ -3,8 +3,9 @@
 ``FOLDER`` holds the other version (``pip install --no-deps --target FOLDER
 some.whl``). A process for each version goes through the rows of each benchmark;
 at each row the two take turns, so that a slow minute of the machine meets both,
-and the median of each counts. Baselines and limits are left out, and what the
-other version lacks is passed over.
+and the median of each counts. Baselines and limits are left out, and what the other
+version lacks is passed over. Named benchmarks replace their stored rows, and
+leave the others.
 """
 
 import argparse
@@ -110,6 +111,12 @@ class Version:
         self.process.wait()
 
 
+def in_order(versions, turned):
+    """The seconds of both, side by side; whoever began last time is second this time."""
+    times = [version.run() for version in (versions[::-1] if turned else versions)]
+    return times[::-1] if turned else times
+
+
 def compared(name, folder, rounds=ROUNDS):
     """The rows of one benchmark: the median seconds of the other version and of this one, and of their ratio.
 
@@ -124,7 +131,7 @@ def compared(name, folder, rounds=ROUNDS):
                 return found
             for version in versions:
                 version.run()  # the first call of anything is slower
-            times = [[version.run() for version in versions] for _ in range(rounds)]
+            times = [in_order(versions, number % 2) for number in range(rounds)]
             columns = [*zip(*times, strict=True), [after / before for before, after in times]]
             again = sum(what.startswith(said[1]) for what in found)
             what = f"{said[1]} ({again + 1})" if again else said[1]
@@ -134,6 +141,15 @@ def compared(name, folder, rounds=ROUNDS):
     finally:
         for version in versions:
             version.end()
+
+
+def kept(measured):
+    """The stored rows of the benchmarks that are not measured anew; none where all are."""
+    from benchmarks.provenance import RESULTS
+
+    path = RESULTS / "before_after.json"
+    rows = json.loads(path.read_text())["rows"] if measured and path.exists() else {}
+    return {name: each for name, each in rows.items() if name not in measured}
 
 
 def page(found):
@@ -164,10 +180,11 @@ def main():
         return serve(options.serve)
     folder = str(Path(options.folder).resolve())
     found = {name: compared(name, folder, options.rounds) for name in options.names or stems()}
-    found = {name: each for name, each in found.items() if each}
+    found = kept(options.names) | {name: each for name, each in found.items() if each}
     print(page(found))
     slower = [what for each in found.values() for what, (*_, ratio) in each.items() if ratio > LOST]
     print("\nslower by more than a tenth:", ", ".join(slower) or "none")
+    found = dict(sorted(found.items()))
     return store("before_after", {"rows": found}, page(found))
 
 
