@@ -70,7 +70,7 @@ tidy: env  ## format code and notebooks, strip outputs
 
 # --- measured -------------------------------------------------------------------------------------
 
-bench: env  ## our ways beside the naive ones, timed
+bench: env  ## our ways beside the naive ones and the least there is to do, timed
 	$(PY) -m benchmarks.bench
 
 reproduce: env  ## published tables beside our figures (MNIST edition)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.bench [NAME ...]``: our ways beside the naive ones, timed in one run.
+"""``python -m benchmarks.bench [NAME ...]``: our ways beside the naive ones and the least there is to do.
 
 Every ``benchmarks/bench_<stem>.py`` has a function ``rows`` that measures and
 returns rows. The results are stored as Markdown and JSON in
@@ -10,8 +10,9 @@ import importlib
 from pathlib import Path
 
 from benchmarks.provenance import store
+from benchmarks.tables import markdown
 
-HEAD = "| what | ours (s) | beside | theirs (s) | theirs / ours | note |\n" + "| --- " * 6 + "|\n"
+HEAD = ("what", "ours (s)", "beside", "theirs (s)", "theirs / ours", "limit (s)", "ours / limit", "note")
 
 
 def stems():
@@ -21,9 +22,12 @@ def stems():
 
 def line(entry):
     """One row of the table; what was not measured stays empty."""
-    ours, theirs = (f"{entry[key]:.3f}" if entry[key] else "" for key in ("ours_s", "baseline_s"))
+    ours, theirs, limit = (
+        f"{entry[key]:.3f}" if entry[key] else "" for key in ("ours_s", "baseline_s", "limit_s")
+    )
     faster = f"{1 / entry['ratio']:.1f} ×" if entry["ratio"] else ""
-    return f"| {' | '.join([entry['name'], ours, entry['baseline'], theirs, faster, entry['note']])} |"
+    over = f"{entry['over_limit']:.1f}"
+    return [entry["name"], ours, entry["baseline"], theirs, faster, limit, over, entry["note"]]
 
 
 def main():
@@ -36,7 +40,7 @@ def main():
             parser.error(f"expected names of {', '.join(stems())}, got {name!r}")
     for name in names:
         rows = importlib.import_module(f"benchmarks.bench_{name}").rows()
-        table = HEAD + "\n".join(map(line, rows))
+        table = markdown(HEAD, map(line, rows))
         print(f"\n{name}\n\n{table}", flush=True)
         store(f"bench_{name}", {"rows": rows}, f"# Speed: `{name}`\n\n{table}")
 

@@ -5,12 +5,14 @@ baseline that is not installed leaves its time empty (``make peers`` makes an
 environment that holds it). Both get the same network, the same batches and one
 thread, and the notes say how far the attacked images are apart. The last row
 compares a step of the attack through twenty masks, which runs what comes before
-the dropout once, with plain passes of the network, forward and back.
+the dropout once, with plain passes of the network, forward and back. The limits:
+the same passes by torch alone, through masks only what comes after the dropout.
 """
 
 import numpy as np
 
 from benchmarks.bench_mc_dropout import test_images
+from benchmarks.limits import Limit, passes_and_back
 from benchmarks.timing import installed, row
 from uqhelpers import adversarial, models, training
 
@@ -42,6 +44,17 @@ def plain_passes(net, images, labels, count=PLAIN, batch=BATCH):
             torch.autograd.grad(loss, part)
 
 
+def through_masks(net, images, batch=BATCH):
+    """Once forward and back through what comes before the dropout, and so many times through the rest."""
+    from uqhelpers._torch import torch
+
+    for part in torch.from_numpy(images).split(batch):
+        part = part.detach().requires_grad_()
+        seen = net.features(net.standardise(part))
+        outputs = [net.output(torch.relu(net.hidden(seen))).sum() for _ in range(PASSES)]
+        torch.autograd.grad(sum(outputs), part)
+
+
 def rows(inputs=2_000, repeats=5):
     """Measure all three; the sizes are arguments so that a test can run it small.
 
@@ -56,8 +69,8 @@ def rows(inputs=2_000, repeats=5):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``; with ``apart`` where both libraries' images
-        were compared.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``; with ``apart``
+        where both libraries' images were compared.
     """
     from threadpoolctl import threadpool_limits
 
@@ -86,17 +99,20 @@ def rows(inputs=2_000, repeats=5):
     size = f"{len(images):,} {what}, SimpleNet, batches of {BATCH}, one thread"
     table = []
     with threadpool_limits(1):
-        for name, ours, attack, bound in (
-            ("FGSM", one_step, fast, "1"),
-            (f"PGD, {STEPS} steps", steps, many, "1"),
+        for name, ours, attack, count in (
+            ("FGSM", one_step, fast, 1),
+            (f"PGD, {STEPS} steps", steps, many, STEPS),
         ):
+            limit = Limit(
+                f"{count} × the network forward and back", passes_and_back(net, images, BATCH), count
+            )
             few = images[:BATCH], labels[:BATCH]
             found, words = {}, "images not compared"
             if attack:
                 found["apart"] = float(np.abs(ours(*few) - theirs(attack, net, *few)).max())
                 words = f"images at most {found['apart']:.1g} apart"
             other = (lambda attack=attack: theirs(attack, net, images, labels)) if attack else None
-            entry = row(name, ours, BASELINE, other, repeats, f"{size}; {words}; bound {bound}")
+            entry = row(name, ours, BASELINE, other, repeats, f"{size}; {words}; bound 1", limit)
             table.append(entry | found)
         table.append(
             row(
@@ -106,6 +122,11 @@ def rows(inputs=2_000, repeats=5):
                 lambda: plain_passes(net, images, labels),
                 repeats,
                 f"{size}; what comes before the dropout runs once; bound 1",
+                Limit(
+                    f"the convolutions once forward and back, and {PASSES} × what follows the dropout",
+                    lambda: through_masks(net, images),
+                    why="a mask is drawn for every input, feature and pass",
+                ),
             )
         )
     return table

@@ -5,11 +5,14 @@ baseline that is not installed leaves its time empty (``make peers`` makes an
 environment that holds it). Both get one thread and the same calibration data,
 and both are timed on prediction alone. MAPIE asks a classifier for its
 probabilities; ours is handed the same array. ``same`` says in which share of
-the inputs both answer alike.
+the inputs both answer alike. The limits: a comparison of every number for sets
+by a threshold, a sort of every row for sets by cumulated probabilities, two
+columns copied for intervals, sorts and logarithms for entropies.
 """
 
 import numpy as np
 
+from benchmarks.limits import Limit, elementwise, several
 from benchmarks.timing import installed, row
 from uqhelpers import conformal, credal
 
@@ -21,6 +24,14 @@ OURS = {
     "APS": {"score": "aps"},
     "RAPS": {"score": "raps", "penalty": 0.01, "free": 1},
 }
+CHECKED = "rows are checked to be distributions: a pass of sums, and one for the smallest number"
+CUMULATED = "what is sorted is also cumulated, compared, and put back into the order of the classes"
+LOOKED_OVER = "the ends are looked over for NaN"
+LEVELLED = "the bounds are put in order, their slopes cumulated twice, and the level looked up and cut off"
+SEARCHED = (
+    "the least entropy lies at one of thousands of vertices: a branch and bound cuts boxes in two until "
+    "none can be better, each time with a sort, sums and logarithms"
+)
 
 
 class Given:
@@ -103,7 +114,7 @@ def rows(inputs=1_000_000, classes=10, boxes=100_000, repeats=3):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``; beside MAPIE also ``same``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``; beside MAPIE also ``same``.
     """
     from threadpoolctl import threadpool_limits
 
@@ -114,6 +125,12 @@ def rows(inputs=1_000_000, classes=10, boxes=100_000, repeats=3):
     known, new = (probs[:1000], labels[:1000]), np.ascontiguousarray(probs[1000:])
     size, there = f"{inputs:,} x {classes}, one thread", installed("mapie")
     table = []
+    sorted_rows = Limit("one sort of every row", lambda: np.sort(new, axis=1), why=CUMULATED)
+    least = {
+        "LAC": Limit("one comparison of every number", lambda: new >= 0.1, why=CHECKED),
+        "APS": sorted_rows,
+        "RAPS": sorted_rows,
+    }
     with threadpool_limits(1):
         for name, options in OURS.items():
             ours = conformal.SplitClassifier(**options).fit(*known)
@@ -131,6 +148,7 @@ def rows(inputs=1_000_000, classes=10, boxes=100_000, repeats=3):
                     (lambda theirs=theirs: theirs(new)) if there else None,
                     8 * repeats if name == "LAC" else repeats,  # milliseconds: a neighbour disturbs them
                     note,
+                    least[name],
                 )
             )
             table[-1]["same"] = same
@@ -146,14 +164,16 @@ def rows(inputs=1_000_000, classes=10, boxes=100_000, repeats=3):
             gap = np.abs(fitted.predict(new_ends[:20_000]) - theirs(three[:20_000])).max()
             note += f"; ends at most {gap:.1g} apart"
             same = float(gap < 1e-9)
+        two_columns = Limit("two columns copied", lambda: copied(new_ends), why=LOOKED_OVER)
         table.append(
             row(
                 "CQR intervals",
                 lambda: fitted.predict(new_ends),
                 BASELINE,
                 (lambda: theirs(three)) if there else None,
-                repeats,
+                3 * repeats,
                 note,
+                two_columns,
             )
         )
         table[-1]["same"] = same
@@ -165,16 +185,35 @@ def rows(inputs=1_000_000, classes=10, boxes=100_000, repeats=3):
                 lambda: copied(new_ends),
                 3 * repeats,
                 f"{size}; at most twice the copying",
+                two_columns,
             )
         )
         for kind, box in many_boxes(boxes, classes, rng).items():
             for name in ("lower", "upper"):
                 bound = getattr(credal, f"{name}_entropy")
-                entry = row(
-                    f"{name} entropy, {kind}", lambda bound=bound, box=box: bound(box), "", None, repeats, ""
+                table.append(
+                    row(
+                        f"{name} entropy, {kind}",
+                        lambda bound=bound, box=box: bound(box),
+                        "",
+                        None,
+                        repeats,
+                        f"{boxes:,} boxes of {classes} classes; bound 2 s",
+                        entropy_limit(name, box),
+                    )
                 )
-                table.append({**entry, "note": f"{boxes:,} boxes of {classes} classes; bound 2 s"})
     return table
+
+
+def entropy_limit(name, box):
+    """The flattest member of a box asks for its bounds in order, and any member for its logarithms."""
+    logarithms = elementwise(np.log, np.maximum(box.lower, 1e-9))
+    if name == "lower":
+        return Limit("one logarithm for each class of a box", logarithms, why=SEARCHED)
+    ends = np.concatenate([box.lower, box.upper], axis=1)
+    ordered = several(logarithms, lambda: np.argsort(ends, axis=1))
+    words = "one sort of the bounds of a box with their places, and one logarithm for each class"
+    return Limit(words, ordered, why=LEVELLED)
 
 
 def many_boxes(boxes, classes, rng):

@@ -3,16 +3,20 @@
 In each row ``ratio`` is our time over the baseline's: below 1 we are faster. Both
 get the same features, one thread and the same ridge, and the note says how far
 their log densities are apart. Another row is the same for scoring; the last
-counts the passes of an ensemble against one pass with a density.
+counts the passes of an ensemble against one pass with a density. The limits: a
+product of the features with themselves, one with what whitens them for each
+class, and the network's pass.
 """
 
 import numpy as np
 
+from benchmarks.limits import Limit, gram, passes, whitened
 from benchmarks.timing import row
 from uqhelpers import ddu, training
 
 BOUNDS = {"fit": 8.0, "score": 1.2}  # so many times as fast, at least
 MEMBERS = 5
+GATHERED = "rows are gathered by class, centred and squared, in passes over memory"
 
 
 def problem(inputs, features, classes):
@@ -63,7 +67,7 @@ def rows(inputs=60_000, features=256, classes=10, images=2_000, repeats=3):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``.
     """
     from threadpoolctl import threadpool_limits
 
@@ -86,6 +90,7 @@ def rows(inputs=60_000, features=256, classes=10, images=2_000, repeats=3):
                 lambda: mixtures(x, labels, density.ridge),
                 repeats,
                 f"{size}; {same}; bound {BOUNDS['fit']:g}",
+                Limit("one product of the features with themselves", gram(x), why=GATHERED),
             ),
             row(
                 "density of features, score",
@@ -94,6 +99,12 @@ def rows(inputs=60_000, features=256, classes=10, images=2_000, repeats=3):
                 lambda: mixture_log_density(theirs, density.log_priors, x),
                 repeats,
                 f"{size}; {same}; bound {BOUNDS['score']:g}",
+                Limit(
+                    f"{classes} products of the features with what whitens them",
+                    whitened(inputs, features),
+                    classes,
+                    GATHERED,
+                ),
             ),
         ]
         nets = networks(MEMBERS)
@@ -108,6 +119,7 @@ def rows(inputs=60_000, features=256, classes=10, images=2_000, repeats=3):
                 lambda: [training.predict(net, pictures) for net in nets],
                 repeats,
                 f"{images:,} images of 28 x 28, ddu.ResidualNet of width 24, one thread",
+                Limit("one pass of the network", passes(nets[0], pictures)),
             )
         )
     table[0]["apart"] = table[1]["apart"] = float(apart)

@@ -1,10 +1,13 @@
 """Evidential networks: the closed-form split beside draws, and one pass beside many.
 
 In each row ``ratio`` is our time over the baseline's: below 1 we are faster.
+The limits: a digamma function of every concentration, and the network's pass.
 """
 
 import numpy as np
 
+from benchmarks import limits
+from benchmarks.limits import Limit
 from benchmarks.timing import row
 from uqhelpers import evidential, mc_dropout, metrics, models
 
@@ -25,8 +28,10 @@ def rows(inputs=50_000, classes=10, draws=100, repeats=3):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``.
     """
+    from scipy.special import digamma
+
     from uqhelpers._torch import torch
     from uqhelpers.training import seeded
 
@@ -47,6 +52,11 @@ def rows(inputs=50_000, classes=10, draws=100, repeats=3):
             lambda: metrics.decompose(evidential.sample(alpha[:part], draws)),
             repeats,
             f"{inputs:,} x {classes}; the baseline's time is multiplied by {inputs / part:g}",
+            Limit(
+                "one digamma function of every concentration",
+                limits.elementwise(digamma, alpha),
+                why="the concentrations are checked and added up, and the mean has an entropy of its own",
+            ),
         ),
         row(
             "prediction in one pass",
@@ -55,6 +65,11 @@ def rows(inputs=50_000, classes=10, draws=100, repeats=3):
             lambda: mc_dropout.predict(plain, x, passes=passes),
             repeats,
             f"{inputs:,} inputs, the same network of 64-128-128-{classes}",
+            Limit(
+                "one pass of the network",
+                limits.passes(one_pass, x),
+                why="what follows the pass costs more than this small network: see the row above",
+            ),
         ),
     ]
     table[0]["baseline_s"] *= inputs / part

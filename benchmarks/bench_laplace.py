@@ -4,12 +4,15 @@ In each row ``ratio`` is our time over the baseline's: below 1 we are faster. A
 baseline that is not installed leaves its time empty. The baseline is given a
 share of the inputs only, because its time grows in proportion to them and at
 full size takes minutes; ``baseline_s`` is its time scaled up, as the note says.
+The limits: a product of the features with themselves for each pair of classes,
+and one with what whitens them for each class.
 """
 
 import tracemalloc
 
 import numpy as np
 
+from benchmarks.limits import Limit, gram, whitened
 from benchmarks.timing import installed, row
 from uqhelpers import laplace
 
@@ -56,7 +59,7 @@ def rows(inputs=60_000, features=128, classes=10, repeats=1, share=5):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``.
     """
     from threadpoolctl import threadpool_limits
 
@@ -72,6 +75,19 @@ def rows(inputs=60_000, features=128, classes=10, repeats=1, share=5):
     ours = laplace.LastLayerLaplace(model)
     if there:  # imported and warmed up before the clock runs
         laplace.laplace_torch(model, x[:10], labels[:10]).predict(x[:2])
+    pairs = classes * (classes + 1) // 2
+    grams = Limit(
+        f"{pairs} products of the features with themselves, one for each pair of classes",
+        gram(np.ones((inputs, features + 1))),
+        pairs,
+        "the features are weighted anew for each pair",
+    )
+    variances = Limit(
+        f"{classes} products of the features with a triangular matrix",
+        whitened(inputs, features + 1),
+        classes,
+        "the network's pass, and squares and sums of the products",
+    )
     with threadpool_limits(1):
         table = [
             row(
@@ -81,6 +97,7 @@ def rows(inputs=60_000, features=128, classes=10, repeats=1, share=5):
                 (lambda: laplace.laplace_torch(model, x[part], labels[part])) if there else None,
                 repeats,
                 f"{size}; {scaled}; bound 1",
+                grams,
             )
         ]
         theirs = laplace.laplace_torch(model, x[part], labels[part]) if there else None
@@ -96,6 +113,7 @@ def rows(inputs=60_000, features=128, classes=10, repeats=1, share=5):
                 (lambda: theirs.predict(x[part])) if there else None,
                 repeats,
                 f"{size}; {scaled}; bound 1",
+                variances,
             )
         )
         small = max(100, inputs // 20)

@@ -2,14 +2,24 @@
 
 In each row ``ratio`` is our time over the baseline's:
 below 1 we are faster. A baseline that is not installed leaves its time empty.
+The limits: a logarithm of every probability for entropies, a pass over them and
+one sort for what ranks, an exponential of every logit for a temperature.
 """
 
+import sys
 import tracemalloc
+from unittest import mock
 
 import numpy as np
 
+from benchmarks.limits import Limit, elementwise, one_pass, several
 from benchmarks.timing import installed, row
 from uqhelpers import metrics
+
+ROWS_OF_TEN = (
+    "rows are summed for the check, their largest is found and its place: traversals of rows of ten, "
+    "which no reduction does at the speed of memory"
+)
 
 
 def plain_decomposition(probs):
@@ -50,7 +60,21 @@ def accumulator_peak(samples, inputs, classes):
 
 def beside_netcal(probs, labels, size, repeats):
     """Calibration errors and the temperature; netcal lives in the environment that ``make peers`` makes."""
-    logits = np.log(probs)
+    logits, confidence = np.log(probs), probs.max(axis=1)
+    one_sort = Limit(
+        "one pass over the probabilities and one sort of as many numbers as inputs",
+        several(one_pass(probs), lambda: np.sort(confidence)),
+        why=ROWS_OF_TEN,
+    )
+    search_for = sys.modules[metrics.fit_temperature.__module__]
+    with mock.patch.object(search_for, "_slope", side_effect=search_for._slope) as search:
+        metrics.fit_temperature(logits, labels)
+    exponentials = Limit(
+        f"one pass over the logits and one exponential of each, in each of {search.call_count} steps",
+        several(one_pass(logits), elementwise(np.exp, logits)),
+        search.call_count,
+        "a step also takes products, squares and sums for two derivatives",
+    )
     equal_width = equal_mass = temperature = None
     if installed("netcal"):
         from netcal.metrics import ECE
@@ -73,6 +97,7 @@ def beside_netcal(probs, labels, size, repeats):
             equal_width,
             repeats,
             f"{size}, float64, 10 bins",
+            Limit("one pass over the probabilities", one_pass(probs), why=ROWS_OF_TEN),
         ),
         row(
             "adaptive_calibration_error",
@@ -81,6 +106,7 @@ def beside_netcal(probs, labels, size, repeats):
             equal_mass,
             repeats,
             f"{size}, float64, 10 bins of equal mass; torchmetrics has none",
+            one_sort,
         ),
         row(
             "fit_temperature",
@@ -89,6 +115,7 @@ def beside_netcal(probs, labels, size, repeats):
             temperature,
             repeats,
             f"{size}, float64; the same optimum; torchmetrics has none",
+            exponentials,
         ),
     ]
 
@@ -107,10 +134,20 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``.
     """
     sampled = [draw((samples, inputs, classes), 0)]  # in a list, to be let go of when it is done with
     size = f"{samples} x {inputs:,} x {classes}, float64"
+
+    def logarithms():
+        return Limit(
+            "one pass over the probabilities and one logarithm of each",
+            several(one_pass(sampled[0][0]), elementwise(np.log, sampled[0][0])),
+            samples + 1,
+            "each is also checked to lie in [0, 1], added up with its row twice and over the samples, kept "
+            "above 0, and multiplied with its logarithm",
+        )
+
     table = [
         row(
             "decompose",
@@ -119,6 +156,7 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
             lambda: plain_decomposition(sampled[0]),
             repeats,
             f"{size}; ours checks every row; bound 3",
+            logarithms(),
         )
     ]
 
@@ -139,6 +177,7 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
             repeats,
             f"{size}, one sample at a time; peak memory at {small:,} inputs: "
             + ", ".join(f"{peak / 1e6:.2f} MB after {count} samples" for count, peak in peaks.items()),
+            logarithms(),
         )
     )
     table[-1]["peak_bytes"] = peaks
@@ -167,7 +206,8 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
         def ours(typed=typed):
             return metrics.expected_calibration_error(typed, labels)
 
-        table.append(row("expected_calibration_error", ours, "torchmetrics", other, repeats, note))
+        limit = Limit("one pass over the probabilities", one_pass(typed), why=ROWS_OF_TEN)
+        table.append(row("expected_calibration_error", ours, "torchmetrics", other, repeats, note, limit))
 
     table += beside_netcal(probs, labels, size, repeats)
 
@@ -178,6 +218,12 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
     def plain_area():
         return plain_aurc(-probs.max(axis=1), probs.argmax(axis=1) != labels)
 
+    score = probs.max(axis=1)
+    limit = Limit(
+        "one pass over the probabilities and one sort of the scores with their places",
+        several(one_pass(probs), lambda: np.argsort(score)),
+        why=ROWS_OF_TEN,
+    )
     note = f"{size}, float64, from probabilities to the figure"
     table.append(
         row(
@@ -187,6 +233,7 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
             plain_area,
             repeats,
             f"{note}; ours groups ties",
+            limit,
         )
     )
     other = None
@@ -198,7 +245,7 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
             return binary_auroc(1 - top, (predicted != tensors[1]).long(), validate_args=False)
 
     note += "; torchmetrics has no AURC: its AUROC of the same score, one sort as well"
-    table.append(row("aurc", area, "torchmetrics AUROC", other, repeats, note))
+    table.append(row("aurc", area, "torchmetrics AUROC", other, repeats, note, limit))
     other = None
     if installed("torch_uncertainty"):
         from uqhelpers._torch import torch
@@ -211,5 +258,5 @@ def rows(inputs=1_000_000, samples=20, classes=10, repeats=3):
             metric.update(torch.from_numpy(probs), torch.from_numpy(labels))
             return metric.compute()
 
-    table.append(row("aurc", area, "torch-uncertainty", other, repeats, f"{size}, float64"))
+    table.append(row("aurc", area, "torch-uncertainty", other, repeats, f"{size}, float64", limit))
     return table

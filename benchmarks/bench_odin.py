@@ -7,12 +7,15 @@ computes what follows the network in float64, theirs in float32. ODIN's
 intermediate values fill a cache quickly, so it is timed beside batches of both
 our size and a usual one. What is timed beside each other should compute the
 same: the notes of ODIN and energy say how far the scores are apart, and how far
-the inputs are apart on the same scale.
+the inputs are apart on the same scale. The limits: the network's passes, forward
+and back, by torch alone; of features one product with themselves and one with
+what whitens them.
 """
 
 import numpy as np
 
 from benchmarks.bench_mc_dropout import test_images
+from benchmarks.limits import Limit, gram, passes, passes_and_back, several, whitened
 from benchmarks.timing import installed, row
 from uqhelpers import models, odin, training
 
@@ -74,8 +77,8 @@ def rows(inputs=10_000, features=128, classes=10, repeats=5):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``; where both libraries' scores were compared,
-        also with ``apart`` and ``span``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``; where both
+        libraries' scores were compared, also with ``apart`` and ``span``.
     """
     from threadpoolctl import threadpool_limits
 
@@ -113,6 +116,13 @@ def rows(inputs=10_000, features=128, classes=10, repeats=5):
     def theirs_by_distance():
         return Mahalanobis(None).fit_features(*tensors[:2]).predict_features(tensors[2])
 
+    forward, back = passes(net, images, BATCH), passes_and_back(net, images, BATCH)
+    nudging = Limit("three passes of the network: forward, back, and forward again", several(back, forward))
+    products = Limit(
+        "a product of the features with themselves, and one with what whitens them",
+        several(gram(known.astype(np.float64)), whitened(inputs, features)),
+        why="features of ten classes are gathered, centred and squared, in passes over memory",
+    )
     size = f"{len(images):,} {what}, SimpleNet, ours in batches of {BATCH}, one thread"
     with threadpool_limits(1):
         same = {"ODIN": apart(nudged, nudge, images), "energy": apart(energies, energy, images)}
@@ -125,6 +135,7 @@ def rows(inputs=10_000, features=128, classes=10, repeats=5):
                     (lambda batch=batch: theirs(nudge, images, batch)) if there else None,
                     repeats,
                     f"{size}; {same['ODIN'][1]}; bound 1",
+                    nudging,
                 )
                 for batch in (BATCH, USUAL)
             ),
@@ -135,6 +146,7 @@ def rows(inputs=10_000, features=128, classes=10, repeats=5):
                 (lambda: theirs(energy, images)) if there else None,
                 repeats,
                 f"{size}; {same['energy'][1]}; bound 1",
+                Limit("one pass of the network", forward),
             ),
             row(
                 "Mahalanobis, fit and score",
@@ -143,6 +155,7 @@ def rows(inputs=10_000, features=128, classes=10, repeats=5):
                 theirs_by_distance if there else None,
                 repeats,
                 f"{inputs:,} x {features} features to fit and as many to score, {classes} classes; bound 1",
+                products,
             ),
         ]
     for entry in table:

@@ -1,15 +1,15 @@
 """A training step of a variational network, beside that of the deterministic one in the same run.
 
-``rows()`` measures; ``python benchmarks/bench_variational_inference.py`` prints
-what it measured. In each row ``ratio`` is our time over the baseline's: 2 means
+In each row ``ratio`` is our time over the baseline's: 2 means
 that the variational step takes twice as long. Both steps are forward, backward
 and Adam, on one thread; they are taken in turn, and the shortest of each
-counts: the one that was disturbed least.
+counts: the one that was disturbed least. The limits: mean and variance of a layer
+are a product each, so two deterministic steps; drawn weights are one step and a
+random number a weight.
 """
 
-import argparse
-import time
-
+from benchmarks.limits import Limit, beside, several
+from benchmarks.timing import in_turn
 from uqhelpers import models, training
 from uqhelpers import variational_inference as vi
 from uqhelpers._torch import torch
@@ -22,17 +22,6 @@ STEP, DRAWN, PREDICTION = (
     "20 sampled networks",
 )
 NAMES = (STEP, DRAWN, PREDICTION)
-
-
-def in_turn(functions, repeats):
-    """Shortest time of each function, in seconds, when they run one after the other again and again."""
-    best = [float("inf")] * len(functions)
-    for _ in range(repeats):
-        for i, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
 
 
 def stepper(model, inputs, targets, variational):
@@ -51,6 +40,12 @@ def stepper(model, inputs, targets, variational):
     return step
 
 
+def draws(model):
+    """A random number for every parameter."""
+    places = [torch.empty_like(parameter) for parameter in model.parameters()]
+    return lambda: [place.normal_() for place in places]
+
+
 def rows(inputs=784, hidden=400, batch=128, steps=100):
     """Measure everything once; the sizes are arguments so that a test can run it small.
 
@@ -66,7 +61,7 @@ def rows(inputs=784, hidden=400, batch=128, steps=100):
     -------
     list of dict
         With ``name``, ``ours_s``, ``baseline``, ``baseline_s``, ``ratio``
-        (ours / baseline) and ``note``.
+        (ours / baseline), ``limit_s``, ``over_limit`` and ``note``.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -77,7 +72,8 @@ def rows(inputs=784, hidden=400, batch=128, steps=100):
             local = vi.make_variational(plain)
             drawn = vi.make_variational(plain, local_reparameterisation=False)
             steppers = [stepper(net, x, y, net is not plain) for net in (plain, local, drawn)]
-            baseline, *ours = in_turn(steppers, steps)
+            drawing = draws(plain)
+            baseline, *ours, drawing_s = in_turn([*steppers, drawing], steps, [None, STEP, DRAWN])
         images = x.numpy()
         passes = in_turn(
             [
@@ -85,10 +81,17 @@ def rows(inputs=784, hidden=400, batch=128, steps=100):
                 lambda: vi.sample(local, images, samples=20),
             ],
             max(1, steps // 20),
+            [None, PREDICTION],
         )
     finally:
         torch.set_num_threads(threads)
     size = f"{inputs}-{hidden}-{hidden}-10, batches of {batch}, one thread"
+    limits = (
+        Limit("two deterministic steps", steppers[0], 2.0),
+        Limit("a deterministic step, and a random number for every weight", several(steppers[0], drawing)),
+        Limit("20 deterministic passes, and 20 random numbers for every weight", drawing),
+    )
+    least = (2 * baseline, baseline + drawing_s, passes[0] + 20 * drawing_s)
     measured = [
         (STEP, ours[0], "deterministic step", baseline, f"{size}; bound 3"),
         (DRAWN, ours[1], "deterministic step", baseline, f"{size}; bound 3"),
@@ -100,19 +103,8 @@ def rows(inputs=784, hidden=400, batch=128, steps=100):
             f"{size}; a draw of all weights a network",
         ),
     ]
-    return [
+    table = [
         {"name": name, "ours_s": s, "baseline": what, "baseline_s": other, "ratio": s / other, "note": note}
         for name, s, what, other, note in measured
     ]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100)
-    options = parser.parse_args()
-    print("| what | ours, s | baseline | baseline, s | ours / baseline | note |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for entry in rows(steps=options.steps):
-        figures = [f"{entry[key]:.4f}" for key in ("ours_s", "baseline_s", "ratio")]
-        cells = [entry["name"], figures[0], entry["baseline"], *figures[1:], entry["note"]]
-        print(f"| {' | '.join(cells)} |")
+    return [beside(*entry) for entry in zip(table, limits, least, strict=True)]

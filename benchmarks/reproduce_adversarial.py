@@ -13,6 +13,7 @@ import functools
 import numpy as np
 
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown, spread
 from uqhelpers import adversarial, data, laplace, mc_dropout, metrics, models, training
 from uqhelpers._torch import torch
 
@@ -207,25 +208,23 @@ def page(runs):
         for predictor, words in PREDICTORS.items():
             row = f"{name}, {predictor}"
             if row in runs[0]["found"]:
-                lines += ["", f"### {words}", "", *table(runs, row)]
+                lines += ["", f"### {words}", "", table(runs, row)]
     return "\n".join(lines)
 
 
 def table(runs, row):
     """One attack on one predictor: a line for each budget."""
     epsilons = runs[0]["found"][row]["epsilons"]
-    lines = [
-        "| ε, pixels | ε, standardised | accuracy | entropy (among inputs) "
-        "| aleatoric | epistemic | sure and wrong |",
-        "| --- " * 7 + "|",
-    ]
+    head = ["ε, pixels", "ε, standardised", "accuracy", "entropy (among inputs)"]
+    head += ["aleatoric", "epistemic", "sure and wrong"]
+    lines = []
     for place, epsilon in enumerate(epsilons):
         values = {
             key: column(runs, row, key)[:, place]
             for key in ("accuracy", "entropy", "entropy sd", "aleatoric", "epistemic", "sure and wrong")
         }
         within = f"({values['entropy sd'].mean():.2f})"
-        cells = [
+        line = [
             f"{epsilon:g}",
             f"{epsilon / STD:.4f}",
             spread(values["accuracy"]),
@@ -234,12 +233,5 @@ def table(runs, row):
             spread(values["epistemic"]),
             spread(values["sure and wrong"]),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def spread(values, digits=3):
-    """Mean and standard deviation of a few runs; of a single run only what it gave."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+        lines.append(line)
+    return markdown(head, lines)

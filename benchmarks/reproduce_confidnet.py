@@ -7,6 +7,7 @@ with intervals over five seeds, and with the number of errors. ``page`` says wha
 import numpy as np
 
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown
 from uqhelpers import confidnet, data, mc_dropout, models, training
 
 SCRIPT = "reproduce_confidnet"
@@ -182,8 +183,8 @@ def page(runs, images):
 
 def table(kind, runs):
     """One line a method, each figure ours and published."""
-    head = " | ".join(f"{label}: ours | published" for label in COLUMNS.values())
-    lines = [f"| confidence | errors | {head} |", "| --- " * (2 + 2 * len(COLUMNS)) + "|"]
+    pairs = [(f"{label}: ours", "published") for label in COLUMNS.values()]
+    lines = []
     for name, label in ROWS.items():
         found = [run["rows"][name] for run in runs if name in run["rows"]]
         cells = [label, f"{np.mean([row['errors'] for row in found]):.0f}" if found else ""]
@@ -193,8 +194,8 @@ def table(kind, runs):
                 interval([100 * row[key] for row in found]) if found else "",
                 f"{theirs:.2f}" if theirs else "",
             ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown(["confidence", "errors", *sum(pairs, ())], lines)
 
 
 def learned_from(runs):

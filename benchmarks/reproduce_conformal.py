@@ -8,6 +8,7 @@ the thresholds of the clean calibration.
 
 import numpy as np
 
+from benchmarks import tables
 from benchmarks.conformal_networks import EPOCHS, trained
 from benchmarks.reproduce import kept
 from uqhelpers import conformal, credal, data, mc_dropout, metrics, training
@@ -195,9 +196,8 @@ def page(runs):
             "",
             f"## α = {alpha}",
             "",
-            "| method | coverage (%) | digits in a set | empty (%) | worst digit (%) |",
-            "| --- | --: | --: | --: | --: |",
         ]
+        rows = []
         for method, words in METHODS.items():
             found = [run["clean"][f"{method}, {alpha}"] for run in runs]
             cells = [
@@ -206,20 +206,19 @@ def page(runs):
                 spread([row["empty"] for row in found]),
                 spread([row["worst"] for row in found]),
             ]
-            lines.append(f"| {words} | {' | '.join(cells)} |")
+            rows.append([words, *cells])
+        head = ["method", "coverage (%)", "digits in a set", "empty (%)", "worst digit (%)"]
+        lines.append(tables.markdown(head, rows, numbers=True))
     lines += [
         "",
         "## Damaged digits, calibrated on clean ones, α = 0.1",
         "",
         "Coverage in per cent, and digits in a set, by kind of damage and severity.",
         "",
-        "| method | "
-        + " | ".join(f"{words}, {s}" for words in DAMAGES.values() for s in SEVERITIES)
-        + " | size, "
-        + " | size, ".join(f"{words} {SEVERITIES[-1]}" for words in DAMAGES.values())
-        + " |",
-        "| --- " + "| --: " * (len(DAMAGES) * (len(SEVERITIES) + 1)) + "|",
     ]
+    head = ["method", *(f"{words}, {s}" for words in DAMAGES.values() for s in SEVERITIES)]
+    head += [f"size, {words} {SEVERITIES[-1]}" for words in DAMAGES.values()]
+    rows = []
     for method, words in METHODS.items():
         if f"{method}, {next(iter(DAMAGES))}, {SEVERITIES[0]}" not in runs[0]["damaged"]:
             continue
@@ -232,7 +231,8 @@ def page(runs):
             spread([run["damaged"][f"{method}, {kind}, {SEVERITIES[-1]}"]["size"] for run in runs], 1, 2)
             for kind in DAMAGES
         ]
-        lines.append(f"| {words} | {' | '.join(cells)} |")
+        rows.append([words, *cells])
+    lines += [tables.markdown(head, rows, numbers=True)]
     lines += ["", "## Credal boxes", "", credal_words([run["credal"] for run in runs])]
     return "\n".join(lines)
 
@@ -256,7 +256,4 @@ def credal_words(found):
 
 def spread(values, scale=100, digits=1):
     """Mean and standard deviation of a few runs, in per cent unless told."""
-    values = scale * np.array(values)
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+    return tables.spread(values, digits, scale)

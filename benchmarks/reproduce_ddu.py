@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.reproduce import kept
 from benchmarks.reproduce_laplace_and_vi import BATCH, MEAN, OOD, STD, spread
+from benchmarks.tables import markdown
 from uqhelpers import data, ddu, metrics, training
 
 SCRIPT = "reproduce_ddu"
@@ -128,15 +129,12 @@ def reproduce(seeds=SEEDS):
 
 def table(runs, columns):
     """One line a network and score."""
-    lines = [
-        "| network | score | " + " | ".join(columns.values()) + " |",
-        "| --- " * (2 + len(columns)) + "|",
-    ]
+    lines = []
     for kind, label in ROWS.items():
         for key, score in SCORES.items():
             cells = [spread([row[f"{name} {key}"] for row in runs[kind]], 3) for name in columns]
-            lines.append(f"| {label} | {score} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append([label, score, *cells])
+    return markdown(["network", "score", *columns.values()], lines)
 
 
 def page(runs, count):

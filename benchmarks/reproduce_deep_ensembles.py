@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown, spread
 from uqhelpers import data, deep_ensembles, metrics
 
 SCRIPT = "reproduce_deep_ensembles"
@@ -156,11 +157,6 @@ def reproduce(cubic_seeds=CUBIC_SEEDS, spiral_seeds=SPIRAL_SEEDS):
     return content, page(cubic, spirals, cubic_seeds), (*cubic_seeds, *spiral_seeds)
 
 
-def spread(values, digits=3):
-    """Mean and standard deviation of a few runs."""
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
-
-
 def away(values, figure):
     """How many standard deviations of a few runs a figure lies above their mean."""
     return (figure - np.mean(values)) / np.std(values, ddof=1)
@@ -179,29 +175,25 @@ def listed(values, digits=1):
 def cubic_page(runs, seeds):
     """x³ as Markdown."""
     count = MEMBERS["cubic"]
-    lines = [
-        "| data | a constant | the truth | its set-up, member by member | worse than the constant | "
-        "ours, member by member | worse than the constant |",
-        "| --- " * 7 + "|",
-        f"| published | | | {listed(PUBLISHED['cubic'])} | "
-        f"{sum(nll > runs[0]['train']['constant'] for nll in PUBLISHED['cubic'])} of {count} | | |",
-    ]
-    held = [
-        "| data | a constant | the truth | its set-up | adversarial, ε = .08 | ours | ours, no attack |",
-        "| --- " * 7 + "|",
-    ]
+    head = ["data", "a constant", "the truth", "its set-up, member by member", "worse than the constant"]
+    head += ["ours, member by member", "worse than the constant"]
+    worse = sum(nll > runs[0]["train"]["constant"] for nll in PUBLISHED["cubic"])
+    lines = [["published", "", "", listed(PUBLISHED["cubic"]), f"{worse} of {count}", "", ""]]
+    held_head = ["data", "a constant", "the truth", "its set-up", "adversarial, ε = .08", "ours"]
+    held_head += ["ours, no attack"]
+    held = []
     for run, seed in zip(runs, seeds, strict=True):
         ends, new = run["train"], run["held-out"]
         cells = [f"seed {seed}", f"{ends['constant']:.2f}", f"{ends['truth']:.2f}"]
         for name in ("practical", "ours"):
             cells += [listed(run[name]["members"]), f"{losing(run, name)} of {count}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(cells)
         cells = [f"seed {seed}", f"{new['constant']:.2f}", f"{new['truth']:.2f}"]
         cells += [
             f"{run[name]['held-out']:.2f}"
             for name in ("practical", "practical, adversarial", "ours", "ours, plain")
         ]
-        held.append(f"| {' | '.join(cells)} |")
+        held.append(cells)
     pairs = (("practical, adversarial", "practical"), ("ours", "ours, plain"))
     effects = [
         spread([run[attacked]["held-out"] - run[clean]["held-out"] for run in runs], 2)
@@ -219,14 +211,14 @@ def cubic_page(runs, seeds):
         "cosine, weight decay .02, adversarial training with ε = .25 in x. NLL in nats, on the 40 training "
         "points; the constant is a Gaussian with their mean and standard deviation:",
         "",
-        *lines,
+        markdown(head, lines),
         "",
         f"On all draws {lost[0]} of {count * len(runs)} members of its set-up lose to the constant, and "
         f"{lost[1]} of ours.",
         "",
         f"NLL of the mixture on {HELD_OUT:,} new points of (−4, 4):",
         "",
-        *held,
+        markdown(held_head, held),
         "",
         "From the constant to the truth the mixture comes this part of the way: its set-up "
         f"{spread(shares['practical'], 2)}, smallest {min(shares['practical']):.2f}; ours "
@@ -239,12 +231,11 @@ def spirals_page(runs):
     """The spirals as Markdown."""
     parts = {"train": "training", "held-out": "held-out"}
     head = [f"{part} {label}" for part in parts.values() for label in COLUMNS.values()]
-    lines = [f"| set-up | {' | '.join(head)} |", "| --- " * (1 + len(head)) + "|"]
     published = [f"{PUBLISHED['spirals'][key]:.3f}" if key in PUBLISHED["spirals"] else "" for key in COLUMNS]
-    lines.append(f"| published | {' | '.join(published)} | | | |")
+    lines = [["published", *published, *[""] * len(COLUMNS)]]
     for name, label in ROWS.items():
         cells = [spread([run[part][key] for run in runs[name]]) for part in parts for key in COLUMNS]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
+        lines.append([label, *cells])
     effect = {
         name: spread(
             [
@@ -271,7 +262,7 @@ def spirals_page(runs):
         "classes, a third of the NLL. Ours, chosen on other draws: 2-64-64-3, standardised inputs, He's "
         "initial weights, 240 epochs in batches of 100, rate .01 falling to 0 as a cosine, no weight decay.",
         "",
-        *lines,
+        markdown(["set-up", *head], lines),
         "",
         f"The published accuracy and NLL lie {distance['practical']} standard deviations from the mean of "
         f"its set-up, and {distance['practical, mended']} from that with the whole class loss. One more run "

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from benchmarks import tables
 from benchmarks.reproduce import kept
 from uqhelpers import data, mc_dropout, metrics, models, training
 
@@ -197,8 +198,8 @@ def reproduce(seeds=SEEDS):
 def page(runs, seconds):
     """The runs, and the seconds of an epoch, as Markdown."""
     names = [*PUBLISHED, "calibrated ensemble"]
-    head = [f"{name}: published | ours" for name in PUBLISHED] + ["ensemble, calibrated: ours"]
-    lines = [f"| figure | {' | '.join(head)} |", "| --- " * (2 + 2 * len(PUBLISHED)) + "|"]
+    head = ["figure", *sum(((f"{name}: published", "ours") for name in PUBLISHED), ())]
+    lines = []
     for key, label in ROWS.items():
         cells = [label]
         for name in names:
@@ -207,16 +208,12 @@ def page(runs, seconds):
                 cells.append(f"{published[key]:.4f}" if key in published else "")
             ours = [run[name][key] for run in runs]
             cells.append("" if None in ours else spread(ours))
-        lines.append(f"| {' | '.join(cells)} |")
-    kept_rows = [
-        "| kept up to (nats) | coverage: published | ours | accuracy: published | ours |",
-        "| --- " * 5 + "|",
-    ]
+        lines.append(cells)
+    kept_head = ["kept up to (nats)", "coverage: published", "ours", "accuracy: published", "ours"]
+    kept_rows = []
     for index, (threshold, (coverage, accuracy)) in enumerate(PUBLISHED_SELECTIVE.items()):
         ours = [[run["selective"]["published thresholds"][part][index] for run in runs] for part in (0, 1)]
-        kept_rows.append(
-            f"| {threshold} | {coverage} | {spread(ours[0])} | {accuracy} | {spread(ours[1], 6)} |"
-        )
+        kept_rows.append([str(threshold), str(coverage), spread(ours[0]), str(accuracy), spread(ours[1], 6)])
     passing = [
         f"- by {score}: {spread([run['selective']['passing .999'][score] for run in runs])}"
         for score in ("entropy", "mutual information")
@@ -229,7 +226,7 @@ def page(runs, seconds):
             "",
             f"Mean ± standard deviation over {len(runs)} runs. Published: one run.",
             "",
-            *lines,
+            tables.markdown([*head, "ensemble, calibrated: ours"], lines),
             "",
             "The one network, which is also that of MC-Dropout, has 3 epochs of 60,000 images. The "
             f"ensemble has 5 members of 2 epochs (accuracy of one alone: {member}), with 55,000 images. "
@@ -246,7 +243,7 @@ def page(runs, seconds):
             "",
             "Rejecting by the entropy of MC-Dropout:",
             "",
-            *kept_rows,
+            tables.markdown(kept_head, kept_rows),
             "",
             "The largest coverage at which the accuracy of what is kept passes .999:",
             "",
@@ -257,4 +254,4 @@ def page(runs, seconds):
 
 def spread(values, digits=4):
     """Mean and standard deviation of a few runs."""
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+    return tables.spread(values, digits)

@@ -7,6 +7,7 @@ says by how much.
 
 import numpy as np
 
+from benchmarks import tables
 from benchmarks.reproduce import kept
 from uqhelpers import data, laplace, mc_dropout, metrics, models, training
 from uqhelpers import variational_inference as vi
@@ -213,13 +214,13 @@ def page(runs, count):
 
 def table(rows, columns):
     """One line a method."""
-    lines = ["| | " + " | ".join(columns.values()) + " |", "| --- " * (1 + len(columns)) + "|"]
+    lines = []
     for name, label in ROWS.items():
         if not rows[name]:  # a part that has not been run
             continue
         cells = [spread([row[key] for row in rows[name]]) for key in columns]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([label, *cells])
+    return tables.markdown(["", *columns.values()], lines)
 
 
 def settings(runs, count):
@@ -249,17 +250,14 @@ def settings(runs, count):
 def beside(rows):
     """Published and ours, in pairs."""
     labels = {key: COLUMNS[key] for key in ("accuracy", "nll", "ece 10")}
-    lines = [
-        "| | " + " | ".join(f"{label}: published | ours" for label in labels.values()) + " |",
-        "| --- " * (1 + 2 * len(labels)) + "|",
-    ]
+    head, lines = sum(((f"{label}: published", "ours") for label in labels.values()), ()), []
     for name, published in PUBLISHED.items():
         cells = [name]
         for key in labels:
             cells.append(f"{published[key]:.3f}" if key in published else "")
             cells.append(spread([row[key] for row in rows[name]]) if name in rows else "")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return tables.markdown(["", *head], lines)
 
 
 def differences(rows, count):
@@ -274,7 +272,8 @@ def differences(rows, count):
         f"epochs, {steps:,} steps of {BATCH}. The short training is what fits two processor cores. Their "
         "variational network moreover learns the standard deviation of its prior together with the weights, "
         "starts with standard deviations of about .001 (ours: "
-        f"{vi.INITIAL_STD:g}) and uses Flipout in its convolutions, ours local reparameterisation. Their "
+        f"{vi.layers.INITIAL_STD:g}) and uses Flipout in its convolutions, ours local reparameterisation. "
+        "Their "
         "third layer is a convolution of 5 × 5 without padding, ours is linear. "
         "Their binned error leaves out what is predicted with a confidence of exactly 1, ours counts it. "
         "Both average 10 sampled networks. The ensemble of 10 was not trained here, and there are no "
@@ -284,6 +283,4 @@ def differences(rows, count):
 
 def spread(values, digits=4):
     """Mean and standard deviation of a few runs; of a single run only what it gave."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
+    return tables.spread(values, digits)

@@ -8,6 +8,7 @@ on a set that is reported. The figures call the strange positive.
 import numpy as np
 
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown, spread
 from uqhelpers import data, mc_dropout, metrics, models, odin, training
 from uqhelpers._torch import torch
 
@@ -188,18 +189,11 @@ def page(runs, train, test):
             "",
             f"## {label} (prevalence {prevalence:.2f})",
             "",
-            "| detector | " + " | ".join(COLUMNS.values()) + " |",
-            "| --- " * (1 + len(COLUMNS)) + "|",
         ]
+        rows = []
         for detector, words in DETECTORS.items():
             found = [run["figures"][f"{detector}, {name}"] for run in runs]
             cells = [spread([one[key] for one in found]) for key in COLUMNS]
-            lines.append(f"| {words} | {' | '.join(cells)} |")
+            rows.append([words, *cells])
+        lines.append(markdown(["detector", *COLUMNS.values()], rows))
     return "\n".join(lines)
-
-
-def spread(values, digits=3):
-    """Mean and standard deviation of a few runs; of a single run only what it gave."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"

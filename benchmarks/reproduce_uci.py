@@ -12,6 +12,7 @@ import hashlib
 import numpy as np
 
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown
 from uqhelpers import data
 from uqhelpers.data.archives import data_folder
 
@@ -497,10 +498,8 @@ def median_cell(found, name, column, index):
 
 def table_of(found, columns, write, index):
     """One table as Markdown: a line for each data set, its cells written by ``write``."""
-    lines = [f"| table | {' | '.join(columns.values())} |", "| --- " * (1 + len(columns)) + "|"]
-    for name in found:
-        lines.append(f"| {name} | {' | '.join(write(found, name, column, index) for column in columns)} |")
-    return lines
+    rows = [[name, *(write(found, name, column, index) for column in columns)] for name in found]
+    return markdown(["table", *columns.values()], rows)
 
 
 def listed(values):
@@ -516,10 +515,10 @@ def page(found):
         means += [
             f"{score}, in the units of each table's target:",
             "",
-            *table_of(found, COLUMNS, cell, index),
+            table_of(found, COLUMNS, cell, index),
             "",
         ]
-        medians += [f"{score}, median over the splits:", "", *table_of(found, ours, median_cell, index), ""]
+        medians += [f"{score}, median over the splits:", "", table_of(found, ours, median_cell, index), ""]
     return "\n".join(
         [
             "# UCI regression: ensembles of five and MC-Dropout",

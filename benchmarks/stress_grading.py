@@ -22,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import tables
 from tests.grading.corpus import DOUBLE, corpus, notebook
 from uqhelpers.grading._submissions import slug
 
@@ -262,9 +263,7 @@ def markdown(result):
     }
     if "cluster_seconds" in result:
         rows["over Dask, 2 workers"] = f"{result['cluster_seconds']:.0f} s, the same CSV"
-    return "# The grader at size\n\n| what | figure |\n| --- | --- |\n" + "\n".join(
-        f"| {what} | {figure} |" for what, figure in rows.items()
-    )
+    return "# The grader at size\n\n" + tables.markdown(["what", "figure"], rows.items())
 
 
 def main():

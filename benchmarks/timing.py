@@ -1,7 +1,9 @@
-"""Time two ways of doing the same thing in one run."""
+"""Time two ways of doing the same thing in one run, and the least that either has to do."""
 
 import importlib.util
 import time
+
+from benchmarks.limits import beside
 
 
 def seconds(function):
@@ -16,22 +18,33 @@ def best_of(function, repeats):
     return min(seconds(function) for _ in range(repeats))
 
 
-def row(name, ours, baseline, other, repeats, note):
-    """One comparison, in turns, so that a slow minute of the machine meets both.
+def in_turn(functions, repeats, ours=()):
+    """Shortest time of each function, in seconds, when they run one after the other again and again.
 
-    ``other`` is ``None`` where the baseline is not installed.
+    ``ours`` names those of them, from the first on, that are ours, and ``None`` in
+    between: what compares two versions of the package runs these alone.
     """
-    times = [(seconds(ours), seconds(other) if other else None) for _ in range(repeats)]
-    ours_s = min(own for own, _ in times)
-    baseline_s = min(theirs for _, theirs in times) if other else None
-    return {
+    times = [[seconds(function) for function in functions] for _ in range(repeats)]
+    return [min(column) for column in zip(*times, strict=True)]
+
+
+def row(name, ours, baseline, other, repeats, note, limit):
+    """One comparison, in turns, so that a slow minute of the machine meets all three.
+
+    ``other`` is ``None`` where the baseline is not installed; ``limit`` is a
+    :class:`benchmarks.limits.Limit`.
+    """
+    ours_s, limit_s, *theirs = in_turn([ours, limit.work, *([other] if other else [])], repeats)
+    baseline_s = theirs[0] if theirs else None
+    entry = {
         "name": name,
         "ours_s": ours_s,
         "baseline": baseline,
         "baseline_s": baseline_s,
         "ratio": ours_s / baseline_s if other else None,
-        "note": note if other else f"{note}; baseline not installed",
+        "note": note if other or not baseline else f"{note}; baseline not installed",
     }
+    return beside(entry, limit, limit.times * limit_s)
 
 
 def installed(module):

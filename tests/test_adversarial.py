@@ -842,7 +842,7 @@ def test_the_benchmark_runs_without_foolbox_and_says_so(monkeypatch):
     rows = bench_adversarial.rows(inputs=40, repeats=1)
     assert [row["ratio"] is None for row in rows] == [True, True, False]
     assert "baseline not installed" in rows[0]["note"]
-    assert all(bench.line(row).count("|") == 7 for row in rows)
+    assert all(len(bench.line(row)) == len(bench.HEAD) for row in rows)
 
 
 def test_the_stored_attacks_are_foolboxs_and_no_slower():

@@ -1,11 +1,28 @@
 """The benchmarks run, at a size that takes seconds; what they say of speed holds with a wide margin."""
 
 import collections
+import io
 import json
+import re
 
+import numpy as np
 import pytest
 
-from benchmarks import bench, bench_conformal, bench_ddu, bench_mc_dropout, provenance, reproduce
+from benchmarks import (
+    before_after,
+    bench,
+    bench_conformal,
+    bench_ddu,
+    bench_mc_dropout,
+    limits,
+    provenance,
+    reproduce,
+    reproduce_laplace_and_vi,
+    tables,
+    timing,
+)
+from tools.book import ROOT
+from uqhelpers._torch import torch
 
 
 def test_every_benchmark_and_every_table_can_be_run_by_name():
@@ -20,7 +37,7 @@ def test_passes_are_not_repeated_where_they_are_all_the_same(monkeypatch):
     rows = {row["name"]: row for row in bench_mc_dropout.rows(inputs=250, passes=20, repeats=1)}
     for masks, bound in bench_mc_dropout.BOUNDS.items():
         assert 1 / rows[f"{masks} masks"]["ratio"] > bound / 2
-        assert bench.line(rows[f"{masks} masks"]).count("|") == 7
+        assert len(bench.line(rows[f"{masks} masks"])) == len(bench.HEAD)
 
 
 def test_a_stored_figure_says_where_it_comes_from(tmp_path, monkeypatch):
@@ -141,3 +158,129 @@ def test_the_benchmark_of_sets_and_boxes_runs_small():
     rows = {row["name"]: row for row in bench_conformal.rows(inputs=3000, boxes=200, repeats=1)}
     assert len(rows) == 9
     assert all(row["ours_s"] > 0 for row in rows.values())
+
+
+# --- the least there is to do -------------------------------------------------------------------------------
+
+
+def test_a_limit_does_the_work_that_it_names():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 7))
+    assert limits.one_pass(x, x[0])() == pytest.approx([x.sum(), x[0].sum()])
+    assert np.allclose(np.triu(limits.gram(x)()), np.triu(x.T @ x))
+    assert np.allclose(limits.gram(x.astype(np.float32))()[0, 0], (x[:, 0] ** 2).sum(), atol=1e-4)
+    assert limits.product(3, 5, 2)().tolist() == [[5.0, 5.0]] * 3
+    assert limits.whitened(4, 3)().shape == (3, 4)
+    assert limits.several(limits.product(1, 2, 1), limits.one_pass(x))()[0].item() == 2
+
+
+def test_a_function_of_every_number_meets_every_number_once():
+    met = []
+
+    def function(part, out):
+        met.append(part.copy())
+        out[:] = part
+
+    x = np.arange(2.5 * limits.CACHED).reshape(5, -1)
+    limits.elementwise(function, x, x[0])()
+    assert np.array_equal(np.concatenate(met), np.concatenate([x.ravel(), x[0]]))
+    assert max(map(len, met)) <= limits.CACHED
+
+
+def test_a_network_is_passed_once_and_back():
+    seen = []
+    network = torch.nn.Linear(3, 2)
+    network.register_forward_hook(lambda layer, given, out: seen.append((len(given[0]), out.requires_grad)))
+    x = np.ones((7, 3), np.float32)
+    limits.passes(network, x, batch=4)()
+    limits.passes_and_back(network, x, batch=4)()
+    assert seen == [(4, False), (3, False), (4, True), (3, True)]
+    assert network.weight.grad is None
+
+
+@pytest.mark.parametrize(("ours", "told"), [(1.9, False), (2.1, True)])
+def test_what_takes_more_than_twice_its_limit_says_why(ours, told):
+    limit = limits.Limit("one sort", sorted, why="it is done by hand")
+    row = limits.beside({"ours_s": ours, "note": "ten inputs"}, limit, 1.0)
+    assert row["over_limit"] == ours
+    assert row["note"].startswith("ten inputs; limit: one sort")
+    assert ("above it: it is done by hand" in row["note"]) == told
+
+
+def test_ours_its_limit_and_the_baseline_take_turns():
+    order = []
+    limit = limits.Limit("half of the work", lambda: order.append("limit"), times=2.0)
+    row = timing.row("x", lambda: order.append("ours"), "y", lambda: order.append("theirs"), 2, "note", limit)
+    assert order == ["ours", "limit", "theirs"] * 2
+    assert row["over_limit"] == pytest.approx(row["ours_s"] / row["limit_s"])
+    assert len(bench.line(row)) == len(bench.HEAD)
+
+
+STORED = sorted(provenance.RESULTS.glob("bench_*.json"))
+
+
+@pytest.mark.parametrize("stored", STORED, ids=lambda path: path.stem)
+def test_every_stored_row_has_its_limit_and_a_reason_where_it_is_far(stored):
+    for row in json.loads(stored.read_text())["rows"]:
+        assert row["limit_s"] > 0, row["name"]
+        assert row["over_limit"] == pytest.approx(row["ours_s"] / row["limit_s"])
+        assert "; limit: " in row["note"]
+        assert row["over_limit"] <= limits.ENOUGH or re.search("above it: (?!unexplained)", row["note"])
+    page = stored.with_suffix(".md").read_text()
+    rows = json.loads(stored.read_text())["rows"]
+    assert tables.markdown(bench.HEAD, map(bench.line, rows)) in page
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_a_head_a_rule_and_rows():
+    assert tables.markdown(["a", "b"], [["1", ""], ["2", "x"]]).splitlines() == [
+        "| a | b |",
+        "| --- | --- |",
+        "| 1 |  |",
+        "| 2 | x |",
+    ]
+    assert tables.markdown(["a", "b"], [], numbers=True).splitlines()[1] == "| --- | --: |"
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="rows: expected 2 cells"):
+        tables.markdown(["a", "b"], [["1"]])
+
+
+def test_no_table_is_joined_by_hand():
+    by_hand = re.compile(r"\| --|' \| '|\" \| \"")
+    scripts = set((ROOT / "benchmarks").glob("*.py")) - {ROOT / "benchmarks/tables.py"}
+    assert not [path.name for path in scripts if by_hand.search(path.read_text(encoding="utf-8"))]
+
+
+def test_a_spread_is_written_as_everywhere():
+    assert tables.spread([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
+    assert tables.spread([0.5], 1, scale=100) == "50.0"
+
+
+def test_the_stored_page_of_laplace_and_variational_inference_is_that_of_the_stored_figures():
+    path = provenance.RESULTS / "reproduce_laplace_and_vi.json"
+    page = reproduce_laplace_and_vi.page(json.loads(path.read_text())["runs"], 55_000)
+    assert path.with_suffix(".md").read_text().startswith(page)
+
+
+# --- two versions -----------------------------------------------------------------------------------------
+
+
+def test_a_row_runs_as_often_as_it_is_told(monkeypatch):
+    said, calls = io.StringIO(), []
+    told = before_after.Told(io.StringIO("run\nrun\nnext\nnext\n"), said)
+    told.row("first", lambda: calls.append(1), "beside", None)
+    told.in_turn([lambda: calls.append(2), lambda: calls.append(3)], 3, [None, "second"])
+    assert calls == [1, 1]
+    first, *times, second = map(json.loads, said.getvalue().splitlines())
+    assert (first, second) == ("first", "second")
+    assert len(times) == 2
+    assert all(value >= 0 for value in times)
+
+
+def test_a_page_says_how_many_times_as_long():
+    page = before_after.page({"metrics": {"aurc": [0.1, 0.12, 1.25]}})
+    assert page.splitlines()[-1] == "| `metrics` | aurc | 0.1000 | 0.1200 | 1.25 |"

@@ -270,7 +270,7 @@ def test_published_cells_stay_empty_where_there_is_no_figure():
 def test_a_median_is_not_moved_by_a_diverged_split():
     found = {"yacht": {"ensemble": {"rmse": [1.0, 1.1, 400.0], "nll": [2.0, 2.5, 1e6]}}}
     columns = {"ensemble": "ours"}
-    lines = reproduce_uci.table_of(found, columns, reproduce_uci.median_cell, 0)
+    lines = reproduce_uci.table_of(found, columns, reproduce_uci.median_cell, 0).splitlines()
     assert lines[0] == "| table | ours |"
     assert float(lines[-1].split("|")[2]) == 1.1
     assert reproduce_uci.median_cell(found, "yacht", "ensemble", 1) == "2.50"

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 from uqhelpers._checks import as_distributions, as_labels, as_number, as_real, as_whole
-from uqhelpers.features import NearestNeighbours, as_arrays, power_of_two, squared_distances
+from uqhelpers.features import NearestNeighbours, SquaredDistances, as_arrays, power_of_two
 
 __all__ = [
     "ClassScores",
@@ -280,7 +280,8 @@ class Familiarity:
         if bandwidth is None:
             bandwidth = _choose(points, _as_points(held_out, "held_out", points.shape[1]))
         # From here on nothing can fail: what could not be fitted again stays what it was.
-        self._points, self.bandwidth_ = points.copy(), bandwidth
+        self._around, self._unit = _made_ready(points, bandwidth)
+        self.bandwidth_ = bandwidth
         return self
 
     def log_density(self, points):
@@ -296,8 +297,8 @@ class Familiarity:
             In nats, up to the volume's unit: densities of other dimensions or other
             units cannot be compared. Minus infinity where float64 ends.
         """
-        known = self._known()
-        return _log_density(_as_points(points, "points", known.shape[1]), known, self.bandwidth_)
+        points = _as_points(points, "points", self._known().shape[1])
+        return _log_density(points, self._around, self._unit, self.bandwidth_)
 
     def score(self, points):
         """Minus the log-density: a score of foreignness, higher is more foreign. See ``log_density``."""
@@ -327,7 +328,7 @@ class Familiarity:
             )
         if bounds is None:
             margin = 3 * self.bandwidth_
-            low, high = known.min(axis=0) - margin, known.max(axis=0) + margin
+            low, high = known.min(axis=0) * self._unit - margin, known.max(axis=0) * self._unit + margin
             bounds = low[0], high[0], low[1], high[1]
         bounds = as_real(bounds, "bounds", ndim=1)
         if len(bounds) != 4 or bounds[0] >= bounds[1] or bounds[2] >= bounds[3]:
@@ -338,9 +339,10 @@ class Familiarity:
         return columns, rows, self.log_density(places).reshape(resolution, resolution)
 
     def _known(self):
-        if not hasattr(self, "_points"):
+        """The points in their unit."""
+        if not hasattr(self, "_around"):
             raise ValueError("points: nothing is known yet, call fit first")
-        return self._points
+        return self._around.known
 
 
 def _choose(points, held_out, steps=25):
@@ -359,9 +361,10 @@ def _choose(points, held_out, steps=25):
     typical = np.median(nearest[nearest > 0])
     # In the plane the best is several times the nearest distance, in many dimensions below it.
     low, high = typical / 20, typical * 20
+    around, unit = _made_ready(points, low)
     for finer in (False, True):
         candidates = np.geomspace(low, high, steps)
-        fits = _log_density(held_out, points, candidates).sum(axis=1)
+        fits = _log_density(held_out, around, unit, candidates).sum(axis=1)
         best = int(np.argmax(fits))
         if not finer and best in (0, steps - 1):
             warnings.warn(
@@ -374,17 +377,18 @@ def _choose(points, held_out, steps=25):
     return float(candidates[best])
 
 
-def _log_density(points, known, bandwidths):
-    """Log of the mean of Gaussians around the known points; a row a bandwidth, if there are several."""
-    # In units in which squares of distances stay inside float64.
+def _made_ready(known, bandwidth):
+    """What distances are asked of, in a unit in which their squares stay inside float64; and the unit."""
     with np.errstate(over="ignore"):
-        unit = power_of_two(np.abs(known - known[0]).max() + np.min(bandwidths))
-    points, known, widths = points / unit, known / unit, np.atleast_1d(bandwidths) / unit
-    parts = [
-        [_log_bells(squares, width, known.shape[1]) for width in widths]
-        for squares in squared_distances(points, known)
-    ]
-    logs = np.concatenate(parts, axis=1) - known.shape[1] * np.log(unit)
+        unit = power_of_two(np.abs(known - known[0]).max() + bandwidth)
+    return SquaredDistances(known / unit), unit
+
+
+def _log_density(points, around, unit, bandwidths):
+    """Log of the mean of Gaussians around the known points; a row a bandwidth, if there are several."""
+    points, widths, dimension = points / unit, np.atleast_1d(bandwidths) / unit, around.known.shape[1]
+    parts = [[_log_bells(squares, width, dimension) for width in widths] for squares in around.blocks(points)]
+    logs = np.concatenate(parts, axis=1) - dimension * np.log(unit)
     return logs if np.ndim(bandwidths) else logs[0]
 
 

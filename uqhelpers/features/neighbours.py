@@ -10,7 +10,7 @@ import numpy as np
 
 from uqhelpers._checks import as_real, as_whole
 
-__all__ = ["NearestNeighbours", "power_of_two", "squared_distances", "to_unit_length"]
+__all__ = ["NearestNeighbours", "SquaredDistances", "power_of_two", "squared_distances", "to_unit_length"]
 
 BLOCK = 1 << 18  # numbers held at a time: 1 or 2 MB, which stay near the processor
 ROOMY = 1e150  # between its inverse and this, squares of numbers stay inside float64
@@ -244,41 +244,66 @@ def _slices(length, width):
         yield slice(start, min(start + step, length))
 
 
-def squared_distances(points, known):
-    """Squared distances to all known points, block by block.
+class SquaredDistances:
+    """Squared distances to known points, which are made ready once.
 
     Expanded squares where they are good for six digits, differences elsewhere.
 
     Parameters
     ----------
-    points : array, shape (M, D)
-        Finite numbers.
     known : array, shape (N, D)
-        Finite numbers.
+        Finite numbers; kept as they are, not copied.
+    """
+
+    def __init__(self, known):
+        self.known = known
+        self._centre = known[0] + (known - known[0]).mean(axis=0)  # smaller numbers, less rounding
+        self._moved = known - self._centre
+        self._lengths = np.einsum("nd,nd->n", self._moved, self._moved)
+        self._longest = self._lengths.max()
+
+    def blocks(self, points):
+        """Squared distances to all known points, block by block.
+
+        Parameters
+        ----------
+        points : array, shape (M, D)
+            Finite numbers.
+
+        Yields
+        ------
+        array, shape (some, N), float64
+            At least 0; infinite where float64 ends.
+        """
+        known, lengths = self.known, self._lengths
+        for part in _slices(len(points), len(known)):
+            asked = points[part] - self._centre
+            with np.errstate(over="ignore", invalid="ignore"):
+                own = np.einsum("nd,nd->n", asked, asked)
+                squares = lengths - 2 * asked @ self._moved.T
+                squares += own[:, None]
+                # First by the row, which is quicker; the comparisons are false for NaN.
+                rows = np.flatnonzero(~(squares.min(axis=1) > DOUBT * (own + self._longest)))
+                local, columns = np.nonzero(~(squares[rows] > DOUBT * (own[rows, None] + lengths)))
+                rows = rows[local]
+                for some in _slices(len(rows), known.shape[1]):
+                    apart = points[part][rows[some]] - known[columns[some]]
+                    squares[rows[some], columns[some]] = np.einsum("nd,nd->n", apart, apart)
+            yield squares
+
+
+def squared_distances(points, known):
+    """Squared distances to all known points, block by block: :class:`SquaredDistances` made for one use.
+
+    Parameters
+    ----------
+    points, known : array, shape (M, D) and (N, D), of finite numbers
 
     Yields
     ------
-    array, shape (some, N), float64
-        At least 0; infinite where float64 ends.
+    array, shape (some, N), as :meth:`SquaredDistances.blocks` yields them
     """
-    centre = known[0] + (known - known[0]).mean(axis=0)  # smaller numbers, less rounding
-    moved = known - centre
-    lengths = np.einsum("nd,nd->n", moved, moved)
-    longest = lengths.max()
-    for part in _slices(len(points), len(known)):
-        asked = points[part] - centre
-        with np.errstate(over="ignore", invalid="ignore"):
-            own = np.einsum("nd,nd->n", asked, asked)
-            squares = lengths - 2 * asked @ moved.T
-            squares += own[:, None]
-            # First by the row, which is quicker; the comparisons are false for NaN.
-            rows = np.flatnonzero(~(squares.min(axis=1) > DOUBT * (own + longest)))
-            local, columns = np.nonzero(~(squares[rows] > DOUBT * (own[rows, None] + lengths)))
-            rows = rows[local]
-            for some in _slices(len(rows), known.shape[1]):
-                apart = points[part][rows[some]] - known[columns[some]]
-                squares[rows[some], columns[some]] = np.einsum("nd,nd->n", apart, apart)
-        yield squares
+    yield from SquaredDistances(known).blocks(points)
 
 
 def to_unit_length(features):
