@@ -600,7 +600,7 @@ def test_a_student_prediction_is_the_average_over_all_noises():
     x_new, y_new = np.array([-3.0, 0.5, 7.0]), np.array([0.4, -0.3, 1.5])
     model = StudentLinearRegression(0.3, 0.8, 0.1, BUMPS).fit(x, y)
     direct = by_integration(x, y, 0.3, 0.8, 0.1, BUMPS, x_new, y_new)
-    assert np.allclose(np.exp(model.predict(x_new).log_density(y_new)), direct, rtol=1e-6)
+    assert np.allclose(np.exp(model.predict(x_new).log_likelihood(y_new)), direct, rtol=1e-6)
 
 
 @pytest.mark.parametrize("n", [3, 4, 30])
@@ -682,7 +682,7 @@ def test_what_a_student_cannot_answer_is_refused():
         (lambda: StudentLinearRegression().fit(x, y).predict(x[:, :2]), "x: expected inputs with 4"),
         (lambda: StudentLinearRegression().fit(x, y).predict(x).interval(1.0), "level: expected"),
         (lambda: StudentLinearRegression().fit(x, y).predict(x).interval(0), "level: expected"),
-        (lambda: StudentLinearRegression().fit(x, y).predict(x).log_density(y[1:]), "y: expected shape"),
+        (lambda: StudentLinearRegression().fit(x, y).predict(x).log_likelihood(y[1:]), "y: expected shape"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=f"^{message}"):

@@ -59,8 +59,8 @@ class StudentPrediction(RegressionPrediction):
         half = student_t.ppf((1 + level) / 2, self.degrees_of_freedom) * self.scale
         return np.stack([self.mean - half, self.mean + half], axis=1)
 
-    def log_density(self, y):
-        """Logarithm of the predicted density at targets of shape (N,): an array (N,), in nats.
+    def log_likelihood(self, y):
+        """Logarithm of the predicted density at targets, in nats.
 
         Parameters
         ----------
