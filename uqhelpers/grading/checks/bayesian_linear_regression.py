@@ -135,7 +135,7 @@ def survey(seed):
     while True:
         root = rng.normal(size=(5, 3))
         precision = root.T @ root + 0.3 * np.eye(3)
-        phi, candidates = rng.normal(size=3), rng.normal(size=(6, 3))
+        phi, candidates = rng.normal(size=3), rng.normal(size=(8, 3))
         beta = float(rng.uniform(1.5, 4))
         case = precision, phi, candidates, beta
         inverse = np.linalg.inv(precision)
@@ -147,7 +147,7 @@ def survey(seed):
             int(measured(*case).argmax()),
         ]
         values = np.sort(measured(*case))
-        if found[0] not in found[1:] and values[1] - values[0] > 1e-3:
+        if len(set(found)) == len(found) and values[1] - values[0] > 1e-3:
             return case
 
 
