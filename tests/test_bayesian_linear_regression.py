@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import multivariate_normal
+from scipy.stats import gamma, multivariate_normal, norm
+from scipy.stats import t as student_t
 
 from benchmarks import bench_bayesian_linear_regression
 from uqhelpers import bayesian_linear_regression as blr
@@ -19,6 +20,7 @@ from uqhelpers.bayesian_linear_regression import (
     GaussianBasis,
     LinearBasis,
     PolynomialBasis,
+    StudentLinearRegression,
 )
 
 GRID = np.linspace(-9, 9, 61)
@@ -572,9 +574,120 @@ def test_whatever_comes_in_the_answer_is_finite_or_a_named_refusal(argument, val
 
 def test_every_public_function_says_what_it_takes_returns_and_refuses():
     for name in ("fit", "update", "predict", "sample", "log_evidence"):
-        text = inspect.getdoc(getattr(BayesianLinearRegression, name))
-        for section in ("Parameters\n---", "Returns\n---", "Raises\n---"):
-            assert section in text, (name, section)
+        made = (BayesianLinearRegression, StudentLinearRegression)
+        for text in (inspect.getdoc(getattr(kind, name)) for kind in made if hasattr(kind, name)):
+            for section in ("Parameters\n---", "Returns\n---", "Raises\n---"):
+                assert section in text, (name, section)
+
+
+# The noise unknown
+
+
+def by_integration(x, y, ratio, shape, rate, basis, x_new, y_new):
+    """Density of a new target: the prediction for each noise precision, averaged over their posterior."""
+    log_beta = np.linspace(-6, 12, 801)
+    densities, weights = [], []
+    for beta in np.exp(log_beta):
+        model = BayesianLinearRegression(ratio * beta, beta, basis).fit(x, y)
+        weights.append(model.log_evidence() + gamma.logpdf(beta, shape, scale=1 / rate) + np.log(beta))
+        got = model.predict(x_new)
+        densities.append(norm.pdf(y_new, got.mean, got.total))
+    weights = np.exp(np.array(weights) - max(weights))
+    return weights @ np.array(densities) / weights.sum()
+
+
+def test_a_student_prediction_is_the_average_over_all_noises():
+    x, y = sine(6)
+    x_new, y_new = np.array([-3.0, 0.5, 7.0]), np.array([0.4, -0.3, 1.5])
+    model = StudentLinearRegression(0.3, 0.8, 0.1, BUMPS).fit(x, y)
+    direct = by_integration(x, y, 0.3, 0.8, 0.1, BUMPS, x_new, y_new)
+    assert np.allclose(np.exp(model.predict(x_new).log_likelihood(y_new)), direct, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [3, 4, 30])
+def test_with_a_flat_prior_it_is_the_classical_prediction_interval(n):
+    from scipy.stats import linregress
+
+    x, y = data.line(n, seed=n)
+    x, y = x[:, 0], y[:, 0]
+    fitted = linregress(x, y)
+    errors = y - fitted.intercept - fitted.slope * x
+    around = np.sqrt(1 + 1 / n + (GRID - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
+    half = student_t.ppf(0.95, n - 2) * np.sqrt((errors**2).sum() / (n - 2)) * around
+    centre = fitted.intercept + fitted.slope * GRID
+    ends = StudentLinearRegression().fit(x, y).predict(GRID).interval(0.9)
+    assert np.allclose(ends, np.stack([centre - half, centre + half], axis=1), rtol=1e-9)
+
+
+def test_worlds_from_the_prior_are_covered_as_promised():
+    rng = np.random.default_rng(0)
+    ratio, shape, rate, held = 0.1, 1.5, 0.3, []
+    for _ in range(1500):
+        beta = rng.gamma(shape, 1 / rate)
+        weights = rng.normal(size=2) / np.sqrt(ratio * beta)
+        x = rng.uniform(-2, 2, 5)
+        y = weights[0] + weights[1] * x + rng.normal(size=5) / np.sqrt(beta)
+        model = StudentLinearRegression(ratio, shape, rate).fit(x[:4], y[:4])
+        low, high = model.predict(x[4:]).interval(0.8)[0]
+        held.append(low < y[4] < high)
+    assert np.mean(held) == pytest.approx(0.8, abs=4 * (0.16 / 1500) ** 0.5)
+
+
+def test_with_many_examples_the_noise_is_known_and_the_law_is_normal():
+    x, y = sine(20_000)
+    student = StudentLinearRegression(0.04, 0.5, 0.02, BUMPS).fit(x, y)
+    plugged = BayesianLinearRegression(basis=BUMPS).fit(x, y).predict(GRID)
+    got = student.predict(GRID)
+    assert got.degrees_of_freedom == 20_001
+    assert np.allclose(got.total, plugged.total, rtol=2e-3)
+    shape, rate = student.noise()
+    assert np.sqrt(rate / shape) == pytest.approx(0.2, rel=0.02)
+
+
+def test_a_student_has_no_variance_with_two_degrees_of_freedom():
+    x, y = data.line(4)
+    got = StudentLinearRegression().fit(x, y).predict(GRID)
+    assert np.all(np.isinf(got.total))
+    assert np.all(np.isinf(got.epistemic))
+    assert np.all(np.isfinite(got.interval(0.99)))
+    far = StudentLinearRegression(1.0, 0.5, 0.1, BUMPS).fit(x[:1], y[:1]).predict([1e9])
+    assert far.epistemic == 0
+
+
+def test_portions_and_flat_weights_among_others_count_as_they_should():
+    x, y = several(d=3)
+    ratio = np.array([0.0, 1.0, 1.0, 1.0])  # the bias is not penalised
+    whole = StudentLinearRegression(ratio, 0.5, 0.1).fit(x, y + 1e4)
+    parts = StudentLinearRegression(ratio, 0.5, 0.1)
+    for part in (slice(0, 1), slice(1, 50), slice(50, 60)):
+        parts.update(x[part], y[part] + 1e4)
+    assert whole.predict(x).degrees_of_freedom == 60
+    assert np.allclose(parts.predict(x).interval(), whole.predict(x).interval(), rtol=1e-9)
+    plain = StudentLinearRegression(ratio, 0.5, 0.1).fit(x, y)
+    assert np.allclose(whole.predict(x).mean - 1e4, plain.predict(x).mean, atol=1e-7)
+
+
+def test_what_a_student_cannot_answer_is_refused():
+    x, y = several(d=3)
+    cases = [
+        (lambda: StudentLinearRegression(-1.0), "ratio: expected numbers of at least 0"),
+        (lambda: StudentLinearRegression(None), "ratio: expected a number"),
+        (lambda: StudentLinearRegression(shape=-1.0), "shape: expected"),
+        (lambda: StudentLinearRegression(shape=1.0), "rate: expected both"),
+        (lambda: StudentLinearRegression(rate=np.nan), "rate: expected"),
+        (lambda: StudentLinearRegression(basis=3), "basis: expected a function"),
+        (lambda: StudentLinearRegression().predict(x), "x: expected data to be fitted first"),
+        (lambda: StudentLinearRegression().fit(x[:4], y[:4]).predict(x), "y: expected more examples than"),
+        (lambda: StudentLinearRegression().fit(x[:6] * 0, y[:6]).predict(x), "ratio: expected above 0"),
+        (lambda: StudentLinearRegression([1.0, 2.0]).fit(x, y).predict(x), "ratio: expected one number or 4"),
+        (lambda: StudentLinearRegression().fit(x, y).predict(x[:, :2]), "x: expected inputs with 4"),
+        (lambda: StudentLinearRegression().fit(x, y).predict(x).interval(1.0), "level: expected"),
+        (lambda: StudentLinearRegression().fit(x, y).predict(x).interval(0), "level: expected"),
+        (lambda: StudentLinearRegression().fit(x, y).predict(x).log_likelihood(y[1:]), "y: expected shape"),
+    ]
+    for call, message in cases:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call()
 
 
 # --- what once went wrong in silence ------------------------------------------------------------------

@@ -154,6 +154,10 @@ PREDICT = {
         lambda x: uq.conformal.SplitRegressor().fit(X[:, 0], Y).predict(np.asarray(x)[:, 0]),
     ),
     "bayesian_linear_regression.BayesianLinearRegression.predict": (X, line),
+    "bayesian_linear_regression.StudentLinearRegression.predict": (
+        X,
+        lambda x: uq.bayesian_linear_regression.StudentLinearRegression().fit(X, Y).predict(x),
+    ),
     "calibration.HistogramBinning.predict": (
         CLOUDS,
         lambda x: uq.calibration.HistogramBinning().fit(probs(CLOUDS), LABELS).predict(probs(x)),
@@ -351,6 +355,10 @@ def fit_swag(*data):
 FIT = {
     "bayesian_linear_regression.BayesianLinearRegression.fit": (
         lambda *data: uq.bayesian_linear_regression.BayesianLinearRegression().fit(*data),
+        lambda fitted: fitted.predict(X.copy()),
+    ),
+    "bayesian_linear_regression.StudentLinearRegression.fit": (
+        lambda *data: uq.bayesian_linear_regression.StudentLinearRegression().fit(*data),
         lambda fitted: fitted.predict(X.copy()),
     ),
     "calibration.HistogramBinning.fit": (

@@ -29,6 +29,7 @@ TAGS = {
 # figures that others published. Results of our own are computed where they are said.
 ALLOWED = {
     "": ["95 %", "0.5"],  # every chapter: the rate that gives FPR95 its name, a fair coin
+    "bayesian_linear_regression": ["95 %"],  # what is promised, not what was reached
     "conformal": ["90 %", "85 %", "at most 5 %"],  # what is promised, not what was reached
     "mc_dropout": [
         "more than 90 % sure",  # the threshold in the cell above it

@@ -20,7 +20,11 @@ NUMBERS_AT_ONCE = 1 << 22  # features made at once when predicting
 
 
 class BayesianLinearRegression:
-    """Linear regression on fixed features with the exact posterior over its weights.
+    """Linear regression on fixed features with the exact posterior over its weights, given both precisions.
+
+    A precision that is left out is chosen by the evidence and then used as if it
+    were known. With few examples the bands are then too narrow: see
+    :class:`StudentLinearRegression` for unknown noise.
 
     Before any data the model is its prior: ``predict`` and ``sample`` work, if
     ``alpha`` and ``beta`` are given.
