@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from benchmarks import (
+    boxes_adversarial,
     provenance,
     reproduce_adversarial,
     reproduce_confidnet,
@@ -412,3 +413,14 @@ def test_damage_breaks_the_promise_and_the_score_decides_how():
         assert coverage("lac", kind) < 0.3
         assert coverage("lac", kind) < coverage("aps", kind) - 0.2
         assert coverage("aps", kind) < 0.9
+
+
+def test_the_stored_boxes_are_drawn_one_for_each_budget():
+    runs = stored("adversarial")[0]["runs"]
+    fig = boxes_adversarial.draw(runs)
+    panels = np.array(fig.axes[: len(boxes_adversarial.ROWS) * len(runs)])
+    assert len(panels) == len(boxes_adversarial.ROWS) * len(runs)
+    budgets = runs[0]["found"]["fgsm, dropout"]["epsilons"]
+    for box, drawn in zip(boxes_adversarial.boxes(runs[0], "fgsm, dropout"), budgets, strict=True):
+        assert box["whislo"] <= box["q1"] <= box["med"] <= box["q3"] <= box["whishi"], drawn
+    assert [label.get_text() for label in panels[0].get_xticklabels()] == [f"{e:g}" for e in budgets]
