@@ -3,368 +3,407 @@
 import functools
 
 import numpy as np
+from scipy.special import entr, rel_entr
 
-from uqhelpers.metrics import calibration_error_from_confidence, fit_temperature, from_logits
+from uqhelpers.metrics import from_logits
 
-from .._engine import as_number, expect, expect_choice, expect_close, expect_parts, manual, part, question
+from .._engine import as_number, expect, expect_close, expect_parts, manual, part, question
 
-ERRORS = (
-    "metrics.reliability.binned",
-    "metrics.calibration_error_from_confidence",
-    "metrics.expected_calibration_error",
-    "metrics.reliability_curve",
-    "metrics.reliability_from_confidence",
-)
+
+def behind(said, gamma, product=1, back=1):
+    """The true probability of the class, of two, for which focal loss is least at ``said``."""
+    p, q = said, 1 - said
+    of_class = product * gamma * q ** (gamma - 1) * np.log(p) - q**gamma / p  # slope of its loss
+    of_other = -product * gamma * p ** (gamma - 1) * np.log(q) + p**gamma / q
+    truth = of_other / (of_other - of_class)
+    return truth if back else focal_minimum(said, gamma)
+
+
+def focal_minimum(truth, gamma):
+    """What focal loss asks to say, of two classes, when the truth is ``truth``."""
+    low, high = np.zeros(len(truth)), np.ones(len(truth))
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = behind(middle, gamma) > truth
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return low
 
 
 @question(
     "q1",
-    points={"the regret of the log score": 2, "the regret of the Brier score": 1},
-    hint="Average both prices over y drawn from the truth, for what is said and for honesty, and subtract.",
+    points=3,
+    hint="Write the expected loss for a truth t, take its slope by p, set it to 0, and solve for t.",
+    forbids=("calibration.focal_loss",),
     read="Scores that reward honesty",
 )
-def the_price_of_not_being_honest_is_right(learner, seed):
-    truth, said = np.random.default_rng(seed).dirichlet(np.full(4, 3.0), size=(2, 7))
-    got = expect_parts(learner.call("regret", truth, said), ["of the log score", "of the Brier score"])
-
-    def log(truth=truth, said=said, honesty=1):
-        return np.sum(truth * (honesty * np.log(truth) - np.log(said)), axis=1)
-
-    with part("the regret of the log score"):
-        expect_close(
-            got[0],
-            log,
-            what="the regret of the log score",
-            mistakes={
-                "truth and forecast are swapped: the labels come from the truth": {
-                    "truth": said,
-                    "said": truth,
-                },
-                "that is the whole price: subtract what honesty costs": {"honesty": 0},
-                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
-                "the sign: honesty is the cheaper one": np.negative,
-                "a mean over the classes: the expectation is a sum, weighted by the truth": lambda v: v / 4,
-            },
-        )
-
-    def brier(power=2, honesty=1):
-        paid = np.abs(truth - said) ** power
-        return np.sum(paid + (1 - honesty) * truth * (1 - truth), axis=1)
-
-    with part("the regret of the Brier score"):
-        expect_close(
-            got[1],
-            brier,
-            what="the regret of the Brier score",
-            mistakes={
-                "that is the whole price: the label's own spread is paid by everyone": {"honesty": 0},
-                "a distance, where the square of it is asked for": {"power": 1},
-                "the mean over the classes, where the sum is meant": lambda v: v / 4,
-                "half of it: both classes count, also the one that did not happen": lambda v: v / 2,
-            },
-        )
-
-
-def on_edges(seed):
-    """Confidences, some of which lie on the edges of ten bins, so that every rule of binning differs."""
+def a_focal_loss_can_be_undone(learner, seed):
     rng = np.random.default_rng(seed)
-    while True:
-        edges, inside = rng.choice([0.2, 0.5, 0.6, 0.9], size=40), rng.uniform(0.41, 0.79, 60)
-        confidence = np.concatenate([edges, inside, np.ones(15), rng.uniform(0.91, 0.99, 25)])
-        # Under-confident on the edges, over-confident between: with gaps of one sign, bins do not matter.
-        chance = np.concatenate([np.minimum(edges + 0.4, 1), inside - 0.3, np.full(15, 0.7), np.ones(25)])
-        correct = rng.random(len(confidence)) < chance
-        errors = sorted(error(confidence, correct, place) for place in rules(confidence))
-        if np.diff(errors).min() > 1e-3:
-            return confidence, correct
-
-
-def rules(confidence):
-    """The bin of each confidence: closed on the right, on the left, and each with an eleventh bin for 1."""
-    edges = np.arange(11) / 10
-    right = np.clip(np.digitize(confidence, edges, right=True) - 1, 0, 9)
-    left = np.digitize(confidence, edges) - 1
-    return right, np.minimum(left, 9), np.where(confidence == 1, 10, right), left
-
-
-def error(confidence, correct, place):
-    gaps, share = binned(confidence, correct, place)
-    return share @ np.abs(gaps)
-
-
-def binned(confidence, correct, place):
-    """The gap of every bin that is filled, and its share."""
-    kept = np.unique(place)
-    gaps = np.array([np.mean(confidence[place == k] - correct[place == k]) for k in kept])
-    return gaps, np.array([np.mean(place == k) for k in kept])
-
-
-@question(
-    "q2",
-    points=3,
-    hint="Right-closed: .6 is in the bin that ends at .6. Every bin counts as much as it holds.",
-    forbids=ERRORS,
-    read="Further: where libraries disagree",
-)
-def the_calibration_error_is_right(learner, seed):
-    confidence, correct = on_edges(seed)
-    right, left, phantom, both = rules(confidence)
-
-    def ece(place=right, distance=np.abs, combine=np.dot):
-        gaps, share = binned(confidence, correct, place)
-        return combine(share, distance(gaps))
-
+    said, gamma = rng.uniform(0.15, 0.9, size=8), float(rng.uniform(1.2, 3.5))
     expect_close(
-        learner.call("ece", confidence, correct, 10),
-        ece,
+        learner.call("truth_behind", said, gamma),
+        lambda **slips: behind(said, gamma, **slips),
+        what="the truth",
         mistakes={
-            "the bins are closed on the left: .6 belongs to the bin that ends there": {"place": left},
-            "an eleventh bin for confidence 1, and closed on the left": {"place": both},
-            "an eleventh bin for confidence 1: it belongs to the last of ten": {"place": phantom},
-            "every bin counts the same: weigh it by how many it holds": {
-                "combine": lambda share, gaps: gaps.mean()
-            },
-            "empty bins count as right: leave them out, and weigh the others": {
-                "combine": lambda share, gaps: gaps.sum() / 10
-            },
-            "the gaps cancel: take their absolute values": {"distance": np.positive},
-            "over and under cancel: take absolute values bin by bin, not at the end": {
-                "distance": np.positive,
-                "combine": lambda share, gaps: abs(share @ gaps),
-            },
-            "a root mean square, where the mean distance is asked for": {
-                "distance": np.square,
-                "combine": lambda share, gaps: (share @ gaps) ** 0.5,
-            },
-            "the largest gap is another measure": {"combine": lambda share, gaps: gaps.max()},
+            "that is what was said: a focal loss is not least at the truth": said,
+            "the slope of a product has two terms: the weight changes with p, too": {"product": 0},
+            "that is the probability of the other class": lambda v: 1 - v,
+            "the other way round: that is what would be said if the truth were `said`": {"back": 0},
         },
     )
 
 
 @question(
-    "q3",
+    "q2",
     points={"the reliability": 1, "the resolution": 1, "the uncertainty": 1},
-    hint="Bins are the values that occur. How far is each from what happened there, and that from the rate?",
-    forbids=("calibration.brier_decomposition", "calibration.parts._murphy"),
+    hint="Within one value: what does the log score charge for saying p where the class happens at rate r?",
     read="What a Brier score is made of",
 )
-def the_parts_of_the_brier_score_are_right(learner, seed):
+def the_parts_of_a_log_score_are_right(learner, seed):
     rng = np.random.default_rng(seed)
-    forecast = rng.choice([0.1, 0.3, 0.45, 0.8], size=120, p=[0.4, 0.3, 0.2, 0.1])
-    happened = (rng.random(120) < 0.15 + 0.6 * forecast).astype(float)
+    forecast = rng.choice([0.1, 0.3, 0.45, 0.8], size=160, p=[0.4, 0.3, 0.2, 0.1])
+    happened = (rng.random(160) < 0.15 + 0.6 * forecast).astype(float)
     values = np.unique(forecast)
     share = np.array([np.mean(forecast == value) for value in values])
     rate = np.array([happened[forecast == value].mean() for value in values])
     base = happened.mean()
     got = expect_parts(
-        learner.call("murphy", forecast, happened), ["reliability", "resolution", "uncertainty"]
+        learner.call("log_parts", forecast, happened), ["reliability", "resolution", "uncertainty"]
     )
     even = np.full(len(values), 1 / len(values))
 
-    def distance(one, other, share=share, power=2):
-        return share @ np.abs(one - other) ** power
+    def divergence(of, to, share=share, squared=False, turned=False):
+        of, to = (to, of) if turned else (of, to)
+        kl = rel_entr(of, to) + rel_entr(1 - of, 1 - to)
+        return share @ ((of - to) ** 2 if squared else kl)
 
-    def reliability(one=values, other=rate, **slips):
-        return distance(one, other, **slips)
+    def entropy(p):
+        return entr(p) + entr(1 - p)
 
-    def resolution(one=rate, other=base, **slips):
-        return distance(one, other, **slips)
-
+    shared = {
+        "that is the part of a Brier score: here the regret is a KL divergence": {"squared": True},
+        "the two distributions of the KL divergence are exchanged: the labels come from the first": {
+            "turned": True
+        },
+        "every value counts the same: weigh it by how often it is said": {"share": even},
+        "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+    }
     with part("the reliability"):
         expect_close(
             got[0],
-            reliability,
+            lambda **slips: divergence(rate, values, **slips),
             what="the reliability",
-            mistakes={
-                "that is the resolution: the two are swapped": {"one": rate, "other": base},
-                "every value counts the same: weigh it by how often it is said": {"share": even},
-                "a distance, where its square is asked for": {"power": 1},
-                "that is the whole Brier score: compare with the frequency, not with each outcome": np.mean(
-                    (forecast - happened) ** 2
-                ),
-            },
+            mistakes=shared | {"that is the resolution: the two are swapped": divergence(rate, base)},
         )
     with part("the resolution"):
         expect_close(
             got[1],
-            resolution,
+            lambda **slips: divergence(rate, base, **slips),
             what="the resolution",
-            mistakes={
-                "that is the spread of the forecasts: what *happened* has to differ": {"one": values},
-                "every value counts the same: weigh it by how often it is said": {"share": even},
+            mistakes=shared
+            | {
                 "the sign: the resolution is positive, and is subtracted": np.negative,
-                "that is the reliability: the two are swapped": {"one": values, "other": rate},
+                "that is the reliability: the two are swapped": divergence(rate, values),
             },
         )
     with part("the uncertainty"):
         expect_close(
             got[2],
-            base * (1 - base),
+            lambda p=base: entropy(p),
             what="the uncertainty",
             mistakes={
+                "that is the part of a Brier score: what does the log score charge the base rate?": base
+                * (1 - base),
                 "that is what is left within the values: the uncertainty knows no forecasts": share
-                @ (rate * (1 - rate)),
-                "a standard deviation: the Brier score is a square": np.sqrt,
+                @ entropy(rate),
+                "the rate of what happened, not the mean of what was said": {"p": forecast.mean()},
+                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
             },
         )
 
 
-def hot(seed, truth):
+def hot(seed, truth, n):
     """Logits that are ``truth`` times too large, and labels drawn from what they should say."""
     rng = np.random.default_rng(seed)
-    logits = 1.5 * rng.normal(size=(400, 4))
-    labels = (from_logits(logits).cumsum(axis=1) < rng.random((400, 1))).sum(axis=1)
+    logits = 1.5 * rng.normal(size=(n, 4))
+    labels = (from_logits(logits).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
     return truth * logits, np.minimum(labels, 3)
 
 
+def pulled(logits, labels, pooled, strength, weight=1, centre=None, summed=True, inverse=False):
+    """The temperature that minimises the likelihood's part and the pull; halving in 1/T."""
+    ahead = logits - logits[np.arange(len(labels)), labels][:, None]
+    centre = pooled if centre is None else centre
+    low, high = 1e-3, 1e3
+    for _ in range(70):
+        beta = np.sqrt(low * high)
+        slopes = (from_logits(beta * ahead) * ahead).sum(axis=1)
+        slope = slopes.sum() if summed else slopes.mean()
+        slope += 2 * weight * strength * centre * (beta * centre - 1)
+        low, high = (beta, high) if slope < 0 else (low, beta)
+    return beta if inverse else 1 / beta
+
+
 @question(
-    "q4",
+    "q3",
     points=3,
-    hint="In 1/T the loss is convex: its slope changes sign once. Halve an interval on a log scale.",
-    forbids=("metrics.fit_temperature", "metrics.temperature._slope"),
+    hint="In 1/T both terms are convex, so the slope of their sum changes its sign once. Halve an interval.",
     read="One temperature",
 )
-def the_temperature_is_found_wherever_it_is(learner, seed):
+def a_small_group_leans_on_all(learner, seed):
     rng = np.random.default_rng(seed)
-    truths = [rng.uniform(4, 6), rng.uniform(0.2, 0.4), rng.uniform(18, 25)]
-    cases = [hot(seed + i, truth) for i, truth in enumerate(truths)]
-    want = np.array([fit_temperature(*case) for case in cases])
-    got = np.array([as_number(learner.call("temperature", *case), "T") for case in cases])
-    expect(np.isfinite(got).all() and (got > 0).all(), "a temperature is a positive number")
-    near = np.abs(got / want - 1) <= 0.01
-    expect(
-        not np.allclose(got * want, 1, rtol=0.01), "that is 1/T: the logits are divided by the temperature"
-    )
-    expect(
-        near[1] or not (abs(got[1] - 1) < 0.01 and near[0] and near[2]),
-        "a temperature may lie below 1: an under-confident network has to become surer",
-    )
-    expect(
-        near[2] or not got[2] < 0.7 * want[2],
-        "the search did not arrive: it stopped long before the best temperature",
-    )
-    expect(near.all(), "T is more than 1 % from the best in one of three cases")
-
-
-@question(
-    "q5",
-    points=2,
-    hint="Write the Gaussian log-likelihood with s times the standard deviation; set its slope to 0.",
-    read="Further: regression",
-)
-def the_factor_for_a_regression_is_right(learner, seed):
-    rng = np.random.default_rng(seed)
-    mean, std = rng.normal(size=80), rng.uniform(0.5, 2, size=80)
-    targets = mean + 0.4 + 1.7 * std * rng.normal(size=80)
-    spread = np.mean(std**2) ** 0.5
-
-    def factor(std=std, root=0.5, power=2, centred=False):
-        z = (targets - mean) / std
-        return np.mean(np.abs(z - centred * z.mean()) ** power) ** (root * 2 / power)
-
+    cases = []
+    for i, (low, high, n) in enumerate([(4, 6, 60), (0.2, 0.4, 60), (18, 25, 60), (4, 6, 600)]):
+        logits, labels = hot(seed + i, rng.uniform(low, high), n)
+        cases.append((logits, labels, float(rng.uniform(2, 3)), float(rng.uniform(8, 12))))
+    got = [as_number(learner.call("leaning", *case), "T") for case in cases]
     expect_close(
-        learner.call("widen", mean, std, targets),
-        factor,
-        what="the factor",
+        got,
+        lambda **slips: np.array([pulled(*case, **slips) for case in cases]),
+        what="the temperatures of four groups",
+        rtol=0.005,
         mistakes={
-            "that is the factor of the variance: take its root": {"root": 1},
-            "the mean distance belongs to a Laplacian: a Gaussian asks for squares": {"power": 1},
-            "each residual is measured by its own standard deviation": {"std": 1},
-            "a shift is an error too: do not subtract the mean residual": {"centred": True},
-            "two averages: the mean of the ratios is not the ratio of the means": {"std": spread},
-            "the other way round: wide residuals ask for a larger standard deviation": np.reciprocal,
+            "the pull is missing: that is the group's own temperature": {"weight": 0},
+            "the pull goes to 1, not to the temperature of all": {"centre": 1.0},
+            "the mean, where the sum is meant: the pull has to fade as the group grows": {"summed": False},
+            "that is 1/T: the logits are divided by the temperature": {"inverse": True},
+            "that is the temperature of all: listen to the group as well": np.array([c[2] for c in cases]),
         },
     )
 
 
-def luck_of(confidence, correct, draws, rng):
-    """The share of calibrated worlds whose error is at least as large, all of them at once."""
-    inside = np.eye(10)[rules(confidence)[0]]  # one row an answer, one column a bin
+def in_bins(said, right=True):
+    edges = np.arange(11) / 10
+    return np.clip(np.digitize(said, edges, right=right) - 1, 0, 9)
 
-    def error_of(worlds):
-        return np.abs((confidence - worlds) @ inside).sum(axis=-1)
 
-    drawn = rng.random((draws, len(confidence))) < confidence
-    return np.mean(error_of(drawn) >= error_of(correct) - 1e-9)
+def worst(said, happened, groups, weighted=True, right=True):
+    """The group and the bin where the promise is broken most."""
+    place = in_bins(said, right)
+    broken = np.zeros((len(groups), 10))
+    for g, inside in enumerate(groups):
+        for k in range(10):
+            here = inside & (place == k)
+            total = abs(np.sum((happened - said)[here]))
+            broken[g, k] = total / (1 if weighted else max(here.sum(), 1))
+    return np.array(np.unravel_index(broken.argmax(), broken.shape))
+
+
+def patched(said, happened, groups, sign=1, level=True, group=True, scaled=False):
+    """The forecasts after one step of multicalibration, with the usual slips to choose from."""
+    g, k = worst(said, happened, groups)
+    place = in_bins(said)
+    here = groups[g] & (place == k)
+    shift = np.sum((happened - said)[here]) / (len(said) if scaled else here.sum())
+    moved = (groups[g] if group else True) & ((place == k) if level else True)
+    return np.clip(said + sign * shift * moved, 0, 1)
+
+
+def promises(seed):
+    """Forecasts of an event in three overlapping groups, in which every known mistake shows."""
+    rng = np.random.default_rng(seed)
+    while True:
+        n = 240
+        groups = np.array([np.ones(n, bool), rng.random(n) < 0.5, rng.random(n) < 0.35])
+        said = np.clip(np.round(rng.uniform(0.05, 0.95, n), 2), 0.05, 0.95)
+        k = int(rng.integers(2, 8))
+        tilt = 0.35 * rng.choice([-1, 1]) * (groups[2] & (in_bins(said) == k))
+        happened = (rng.random(n) < np.clip(said + tilt, 0.02, 0.98)).astype(float)
+        case = said, happened, groups
+        slips = [{}, {"weighted": False}, {"right": False}, {"weighted": False, "right": False}]
+        places = [tuple(turn(worst(*case, **slip))) for slip in slips for turn in (np.array, np.flip)]
+        changed = [{}, {"sign": -1}, {"level": False}, {"group": False}, {"scaled": True}]
+        made = [patched(*case, **slip) for slip in changed]
+        apart = all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(made) for b in made[:i])
+        inside = np.all((made[0] > 0) & (made[0] < 1))
+        if apart and inside and places[0][0] > 0 and len(set(places)) == len(places):
+            return case
+
+
+@question(
+    "q4",
+    points={"the place": 2, "the forecasts": 2},
+    hint="One loop over the groups, one over the bins; a sum over who is in both. Then move these alone.",
+    forbids=("metrics.reliability.binned",),
+    read="Calibrated on average, wrong for single cameras",
+)
+def one_step_towards_multicalibration(learner, seed):
+    case = promises(seed)
+    got = expect_parts(learner.call("patch", *case), ["the place", "the forecasts"])
+    with part("the place"):
+        expect_close(
+            got[0],
+            lambda **slips: worst(*case, **slips),
+            what="the place",
+            mistakes={
+                "the largest mean is that of a few inputs: here the sum counts": {"weighted": False},
+                "the bins are closed on the right: 0.3 belongs to the bin that ends there": {"right": False},
+                "bins and groups count from 0, and the group comes first": np.flip,
+            },
+        )
+    with part("the forecasts"):
+        expect_close(
+            got[1],
+            lambda **slips: patched(*case, **slips),
+            what="the forecasts",
+            mistakes={
+                "the wrong way: towards what happened": {"sign": -1},
+                "the whole group was moved: the promise is broken at one level": {"level": False},
+                "everybody at that level was moved: the promise is broken in one group": {"group": False},
+                "moved by the sum over all inputs: by the mean over those concerned": {"scaled": True},
+            },
+        )
+
+
+def grouped(confidence, correct, group, bins=True, named=True, weighted=True):
+    """The calibration error of each group, weighted by its size, with the usual slips to choose from."""
+    place = in_bins(confidence) if bins else np.zeros(len(confidence), int)
+    group = group if named else np.zeros(len(group), int)
+    errors, sizes = [], []
+    for g in np.unique(group):
+        here = group == g
+        gaps = [abs(np.sum((confidence - correct)[here & (place == k)])) for k in range(10)]
+        errors.append(sum(gaps) / here.sum())
+        sizes.append(here.mean())
+    return np.dot(errors, sizes) if weighted else np.mean(errors)
+
+
+def apart(*case):
+    """Whether the known mistakes of `grouped`, alone and the likeliest pair, all give other figures here."""
+    slips = {}, {"bins": False}, {"named": False}, {"weighted": False}, {"bins": False, "weighted": False}
+    return np.diff(sorted(grouped(*case, **slip) for slip in slips)).min() > 1e-3
+
+
+def by_lot(confidence, correct, group, draws, rng):
+    """The share of lots in which groups of these sizes show at least as large an error."""
+    gap, bins = confidence - correct, np.eye(10)[in_bins(confidence)]
+
+    def error(labels):
+        cells = [np.abs((gap * (labels == g)) @ bins).sum() for g in np.unique(group)]
+        return sum(cells) / len(gap)
+
+    measured = error(group)
+    return np.mean([error(rng.permutation(group)) >= measured - 1e-9 for _ in range(draws)])
 
 
 @functools.lru_cache(maxsize=8)
-def suspects(seed):
-    """Calibrated forecasters whose errors are more and less a matter of luck, and over-confident ones.
-
-    Each with the share of calibrated worlds that have as large an error. The order is drawn.
-    """
+def divided(seed):
+    """Models that are wrong for all groups alike, and ones whose groups differ; the order is drawn."""
     rng, cases = np.random.default_rng(seed), []
-    for low, high in ((0.1, 0.25), (0.4, 0.55), (0.7, 0.85)):
+
+    def model(tilt):
+        confidence, group = rng.uniform(0.5, 0.95, 240), np.repeat([0, 1, 2], [60, 80, 100])
+        chance = 0.62 + 0.1 * (confidence - 0.72) + tilt * np.array([-1.0, 0.2, 0.44])[group]
+        return confidence, rng.random(240) < chance, group
+
+    for low, high in ((0.15, 0.4), (0.4, 0.65), (0.65, 0.9)):
         while True:
-            confidence = rng.uniform(0.5, 1, 150)
-            correct = rng.random(150) < confidence
-            if low < (share := luck_of(confidence, correct, 600, rng)) < high:
-                cases.append((confidence, correct, share))
+            case = model(0.0)
+            if apart(*case) and low < (share := by_lot(*case, 300, rng)) < high:
+                cases.append((*case, share))
                 break
     for _ in range(2):
         while True:
-            confidence = rng.uniform(0.5, 1, 150)
-            correct = rng.random(150) < confidence - 0.2
-            if luck_of(confidence, correct, 200, rng) == 0:
-                cases.append((confidence, correct, 0.0))
+            case = model(0.35)
+            if apart(*case) and by_lot(*case, 200, rng) == 0:
+                cases.append((*case, 0.0))
                 break
     return [cases[i] for i in rng.permutation(len(cases))], int(rng.integers(2**31))
 
 
 @question(
-    "q6",
-    points={"`luck`": 3},
-    hint="Let each answer be right with the chance that its confidence says; how often is the ECE as large?",
-    read="The bias of counting",
+    "q5",
+    points={"`grouped`": 1, "`luck`": 2},
+    hint="A cell is a group and a bin. For the luck, draw by lot who belongs to which group, nothing else.",
+    read="Calibrated on average, wrong for single cameras",
 )
-def the_luck_of_a_calibrated_model_is_right(learner, seed):
-    cases, draw = suspects(seed)
-    share = np.array([case[2] for case in cases])
-    got = np.array(
-        [
-            as_number(learner.call("luck", confidence, correct, 600, draw + i), "the share")
-            for i, (confidence, correct, _) in enumerate(cases)
-        ]
-    )
-    lucky = share > 0
-    expect(((got >= 0) & (got <= 1)).all(), "a share lies between 0 and 1")
-    expect(
-        not np.allclose(got, 1 - share, atol=0.12),
-        "the other tail: count the draws whose error is at least as large as the measured one",
-    )
-    expect(
-        not (got > 0.25).all(),
-        "drawn with the measured accuracy, not the confidences: what would a *calibrated* model show?",
-    )
-    expect((got[lucky] > 0.02).all(), "never as large: a calibrated model with 150 inputs has an ECE above 0")
-    expect((np.abs(got - share)[lucky] < 0.12).all(), "too often or too seldom for a calibrated model")
-    expect((got[~lucky] < 0.05).all(), "an over-confident model passes as calibrated")
+def groups_that_differ_are_told_from_luck(learner, seed):
+    cases, draw = divided(seed)
+    with part("`grouped`"):
+        confidence, correct, group, _ = cases[0]
+        expect_close(
+            learner.call("grouped", confidence, correct, group),
+            lambda **slips: grouped(confidence, correct, group, **slips),
+            what="`grouped`",
+            mistakes={
+                "that is the error of all together: each group has its own": {"named": False},
+                "groups count as much as they hold": {"weighted": False},
+                "one gap a group: within a group, levels of confidence can cancel": {"bins": False},
+            },
+        )
+    with part("`luck`"):
+        share = np.array([case[3] for case in cases])
+        got = np.array(
+            [
+                as_number(learner.call("luck", *case[:3], 300, draw + i), "the share")
+                for i, case in enumerate(cases)
+            ]
+        )
+        real = share == 0
+        expect(((got >= 0) & (got <= 1)).all(), "a share lies between 0 and 1")
+        expect(
+            not (np.abs(got - (1 - share)) < 0.12).all(),
+            "the other tail: count the lots that show at least as large an error",
+        )
+        expect(
+            not (got < 0.25).all(),
+            "every model fails: with labels drawn from the confidences, wrong confidences are enough; "
+            "only the groups are in question",
+        )
+        expect((got[real] < 0.05).all(), "groups that differ pass as luck")
+        expect((np.abs(got - share)[~real] < 0.13).all(), "too often or too seldom for groups drawn by lot")
 
 
 @question(
     "q6",
-    points={"`few_inputs`": 1},
-    hint="A mean of distances cannot fall below zero; noise can only push it up.",
-    read="The bias of counting",
+    points={"the shift": 1, "the factor": 1},
+    hint="Write the Gaussian log-likelihood with mean + b and s times std; set both slopes to 0, b first.",
+    read="Further: regression",
 )
-def the_direction_of_the_bias_is_right(learner, seed):
-    expect_choice(
-        learner.value("few_inputs"),
-        "too high",
-        {
-            "too low": "the other way: every bin's scatter adds to a distance, and nothing takes away",
-            "unbiased": "each gap is unbiased; its absolute value is not",
-        },
-        what="`few_inputs`",
-    )
+def a_shift_and_a_factor_for_a_regression(learner, seed):
+    rng = np.random.default_rng(seed)
+    mean, std = rng.normal(size=80), rng.uniform(0.5, 2, size=80)
+    targets = mean + 0.7 + 1.7 * std * rng.normal(size=80)
+    away = targets - mean
+
+    def shift(power=2):
+        return np.sum(away / std**power) / np.sum(1 / std**power)
+
+    def factor(moved=True, root=0.5, own=True):
+        z = (away - moved * shift()) / (std if own else 1)
+        return np.mean(z**2) ** root
+
+    got = expect_parts(learner.call("mend", mean, std, targets), ["the shift", "the factor"])
+    with part("the shift"):
+        expect_close(
+            got[0],
+            shift,
+            what="the shift",
+            mistakes={
+                "not all residuals say the same: those with a small standard deviation say more": {
+                    "power": 0
+                },
+                "the weights are those of the variance: one over its value": {"power": 1},
+                "the sign: it is added to the mean": np.negative,
+            },
+        )
+    with part("the factor"):
+        expect_close(
+            got[1],
+            factor,
+            what="the factor",
+            mistakes={
+                "without the shift: that is the factor for the mean as it was": {"moved": False},
+                "that is the factor of the variance: take its root": {"root": 1},
+                "each residual is measured by its own standard deviation": {"own": False},
+            },
+        )
 
 
 q7 = manual(
     "q7",
-    "A rare failure and an isotonic map: what went wrong, and what would you change?",
+    "Forty hospitals and five networks: which two conclusions do not follow, and what would you ask for?",
     {
-        "the map says 0 where no case was seen, and a product or a log turns that into certainty": 1,
-        "a remedy that keeps away from 0, or a map with fewer knobs, judged by a proper score": 1,
+        "an error over all hospitals says nothing of this one: its own gap, on its scans, by patient": 1,
+        "the ensemble has five times the data: one network that has all, and starts on the same data": 1,
     },
 )
