@@ -138,7 +138,10 @@ def test_the_text_names_the_points_of_each_question(stem):
             line.startswith(f"## {name} ") and f"({value:g} point" in line for line in text.splitlines()
         )
     total = sum(points.values())
-    stated = (f"{total:g} points, about an hour", f"{total:g} points, about {4 * total:g} minutes (4 a point)")
+    stated = (
+        f"{total:g} points, about an hour",
+        f"{total:g} points, about {4 * total:g} minutes (4 a point)",
+    )
     assert any(time in text for time in stated)
 
 
