@@ -17,7 +17,6 @@ STILL_OVER = {
     "evidential",
     "first_classifier",
     "odin",
-    "uncertainty",
 }
 
 

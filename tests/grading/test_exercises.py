@@ -166,7 +166,6 @@ WITHOUT_PASTES = {
     "laplace",
     "mc_dropout",
     "odin",
-    "uncertainty",
     "variational_inference",
 }
 

@@ -3,11 +3,11 @@
 import functools
 
 import numpy as np
-from scipy.special import digamma, xlogy
+from scipy.special import entr
 
 from uqhelpers import metrics
 
-from .._engine import as_number, expect_close, expect_parts, expect_words, manual, part, question
+from .._engine import expect_close, expect_parts, expect_words, manual, part, question
 
 ENTROPIES = (
     "metrics.decomposition._entropy",
@@ -18,381 +18,411 @@ ENTROPIES = (
     "metrics.decompose",
     "metrics.SampleAccumulator",
 )
-CALIBRATION = (
-    "metrics.reliability.binned",
-    "metrics.reliability_curve",
-    "metrics.reliability_from_confidence",
-    "metrics.calibration_error_from_confidence",
-    "metrics.expected_calibration_error",
-    "metrics.classwise_calibration_error",
-    "metrics.maximum_calibration_error",
-)
+
+
+def entropy(p, axis=-1):
+    return entr(p).sum(axis=axis)
+
+
+def divergence(p, q):
+    return (p * np.log(p / q)).sum(-1)
+
+
+def some_beliefs(seed, models=3, size=None, of=4):
+    rng = np.random.default_rng(seed)
+    weights = rng.permutation([0.55, 0.3, 0.15]) + rng.uniform(-0.02, 0.02, size=3)
+    return weights / weights.sum(), rng.dirichlet(np.full(of, 0.8), size=(models, *(size or ())))
+
+
+def taught(weights, probs, weighted=True, joint=True, open_ended=False):
+    """What the labels of both inputs teach about the model, with the usual slips to choose from."""
+    weights = weights if weighted else np.full(len(weights), 1 / len(weights))
+    left = 0 if open_ended else weights @ entropy(probs).sum(-1)
+    if not joint:
+        return entropy(np.tensordot(weights, probs, 1)).sum() - left
+    both = np.einsum("s,sa,sb->ab", weights, probs[:, 0], probs[:, 1])
+    return entr(both).sum() - left
+
+
+def taught_by(one, weights, probs, weighted=True):
+    return taught(weights, probs[:, [one]], weighted, joint=False)
+
+
+def taught_then(weights, probs, weighted=True, first=0):
+    return taught(weights, probs, weighted) - taught_by(first, weights, probs, weighted)
 
 
 @question(
     "q1",
-    points=2,
-    hint="Where p is 0, p log p is 0, its limit: `scipy.special.xlogy` takes care of it exactly.",
+    points={"`together`": 2, "`then`": 1},
+    hint="Given the model the two labels are independent; averaged over the models they are not.",
     forbids=ENTROPIES,
-    read="Entropy",
+    read="Two entropies, and what is between them",
 )
-def the_entropy_of_each_row_is_right(learner, seed):
+def two_labels_teach_less_than_twice(learner, seed):
+    weights, probs = some_beliefs(seed, size=(2,))
+    with part("`together`"):
+        expect_close(
+            learner.call("together", weights, probs),
+            lambda **slips: taught(weights, probs, **slips),
+            what="what both labels teach",
+            mistakes={
+                "that is the sum of what each teaches: what both teach is counted twice": {"joint": False},
+                "the weights are missing: you do not believe in all models equally": {"weighted": False},
+                "that is the joint entropy of the labels: take off what stays open when the model is known": {
+                    "open_ended": True
+                },
+                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+            },
+        )
+    with part("`then`"):
+        expect_close(
+            learner.call("then", weights, probs),
+            lambda **slips: taught_then(weights, probs, **slips),
+            what="what the second label adds",
+            mistakes={
+                "that is what the second teaches by itself: you have seen the first": taught_by(
+                    1, weights, probs
+                ),
+                "that is what both teach together": taught(weights, probs),
+                "the weights are missing: you do not believe in all models equally": {"weighted": False},
+                "that is what the first adds to the second": {"first": 1},
+                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+            },
+        )
+
+
+def wild_logits(seed):
+    """Logits of four models, some of them beyond what an exponential bears, some beside a constant."""
     rng = np.random.default_rng(seed)
-    probs = np.concatenate([rng.dirichlet(np.ones(4), size=6), np.eye(4)[rng.integers(4, size=2)]])
-    want = -xlogy(probs, probs).sum(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        naive = -(probs * np.log(probs)).sum(-1)
-    expect_close(
-        learner.call("entropy", probs),
-        want,
-        rtol=1e-11,
-        atol=1e-13,
-        what="the entropy",
-        mistakes={
-            "a certain prediction gives NaN: 0 · log 0 counts as 0": naive,
-            "the right idea in bits: use the natural logarithm": want / np.log(2),
-            "the sign: an entropy is never negative": -want,
-            "an average over the classes: the entropy is their sum": want / 4,
-            "the small constant inside the logarithm shows: a certain prediction has entropy exactly 0": -(
-                probs * np.log(probs + 1e-8)
-            ).sum(-1),
-            "the sum runs over the inputs: the classes are the last axis": -xlogy(probs, probs).sum(0),
-        },
-    )
+    logits = rng.normal(0, 2.5, size=(4, 6, 3))
+    logits[:, 0] += 900
+    logits[:, 1, 0] += 15
+    logits[:, 2] = 40 * np.eye(3)[rng.permutation(4) % 3]
+    return logits
+
+
+def doubt(logits, pool="probs", eps=0.0, stable=True):
+    """Total and epistemic part, stacked, with the usual slips to choose from."""
+
+    def softmax(z):
+        with np.errstate(all="ignore"):
+            e = np.exp(z - z.max(-1, keepdims=True) if stable else z)
+            return e / e.sum(-1, keepdims=True)
+
+    def of(p):
+        return -(p * np.log(p + eps)).sum(-1) if eps else entropy(p)
+
+    mean = softmax(logits.mean(0)) if pool == "logits" else softmax(logits).mean(0)
+    return np.stack([of(mean), of(mean) - of(softmax(logits)).mean(0)])
 
 
 @question(
     "q2",
-    points={"the total": 0.5, "the aleatoric part": 0.5, "the epistemic part": 1},
-    hint="Two ways to take an average and an entropy: average first, or entropy first. What is between them?",
-    forbids=ENTROPIES,
-    read="Two entropies, and what is between them",
+    points={"the total": 1, "the epistemic part": 2},
+    hint="Which average is the model average: that of the logits, or that of the probabilities?",
+    forbids=(*ENTROPIES, "metrics.from_logits"),
+    read='Not a number becomes "no doubt"',
 )
-def the_three_parts_are_right(learner, seed):
-    probs = np.random.default_rng(seed).dirichlet(np.ones(3), size=(6, 8))
-    got = expect_parts(learner.call("decompose", probs), ["total", "aleatoric", "epistemic"])
-    total, aleatoric = metrics.predictive_entropy(probs), metrics.expected_entropy(probs)
-    other = probs.swapaxes(0, 1)
-    with part("the total"):
-        expect_close(
-            got[0],
-            total,
-            what="the total",
-            mistakes={
-                "that is the average of the entropies: average the predictions first": aleatoric,
-                "the right idea in bits: use the natural logarithm": total / np.log(2),
-                "you averaged over the inputs: the samples are the first axis": metrics.predictive_entropy(
-                    other
-                ),
+def probabilities_are_averaged_and_not_logits(learner, seed):
+    logits = wild_logits(seed)
+    names = ["the total", "the epistemic part"]
+    got = expect_parts(learner.call("mended", logits), names)
+    for i, name in enumerate(names):
+        mistakes = {
+            "the logits are still averaged: that is a plug-in, not the average of the predictions": {
+                "pool": "logits"
             },
-        )
-    with part("the aleatoric part"):
-        expect_close(
-            got[1],
-            aleatoric,
-            what="the aleatoric part",
-            mistakes={
-                "that is the entropy of the average: what is left when each model is sure of itself?": total,
-                "a sum over the samples: take their mean": aleatoric * 6,
-            },
-        )
-    with part("the epistemic part"):
-        expect_close(
-            got[2],
-            total - aleatoric,
-            what="the epistemic part",
-            mistakes={
-                "the sign: the entropy of the average is the larger one (it is concave)": aleatoric - total,
-                "that is a ratio: the parts add up": (total - aleatoric) / total,
-                "that is the variance of the members' probabilities, not their mutual information": probs.var(
-                    0
-                ).sum(-1),
-            },
-        )
+            "the exponential still overflows: take off the largest logit first": {"stable": False},
+            "the constant is still inside the logarithm": {"eps": 1e-8},
+            "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+        }
+        if i:
+            mistakes["that is the aleatoric part: what is left of the total without it?"] = lambda v: (
+                doubt(logits)[0] - v
+            )
+        with part(name):
+            expect_close(
+                got[i],
+                lambda i=i, **slips: doubt(logits, **slips)[i],
+                what=name,
+                rtol=1e-9,
+                atol=1e-12,
+                mistakes=mistakes,
+            )
 
 
-@question("q2", points={"three cases": 1}, forbids=ENTROPIES, read="Three cases to keep in mind")
-def the_three_cases_are_told_apart(learner, seed):
-    rng = np.random.default_rng(seed)
-    classes, which = int(rng.integers(3, 7)), rng.permutation([0, 1, 2, 0, 1, 2])
-    sure = np.tile(np.eye(classes)[0], (classes, 1))
-    torn = np.full((classes, classes), 1 / classes)
-    cases = np.stack([sure, torn, np.eye(classes)], axis=1)  # each model has its own opinion in the last
-    got = expect_parts(learner.call("decompose", cases[:, which]), ["total", "aleatoric", "epistemic"])
-    log = np.log(classes)
-    names = ["the total", "the aleatoric part", "the epistemic part"]
-    for one, want, what in zip(got, ([0, log, log], [0, log, 0], [0, 0, log]), names, strict=True):
-        expect_close(one, np.array(want)[which], what=f"{what} of sure, torn and contradicting models")
+def unbiased(probs, full=None, fewer=None, rule=False):
+    """The information with a bias of c/S removed, with the usual slips to choose from."""
+    models = len(probs)
+    all_of_them = metrics.mutual_information(probs)
+    less = np.mean([metrics.mutual_information(np.delete(probs, s, axis=0)) for s in range(models)], axis=0)
+    if rule:
+        return all_of_them / (1 - 1 / models)
+    return (models if full is None else full) * all_of_them - (models - 1 if fewer is None else fewer) * less
 
 
 @question(
     "q3",
-    points={"the aleatoric part": 2, "the epistemic part": 1},
-    hint="With n = a + b, -θ log θ is (a/n)(ψ(n+1) - ψ(a+1)) on average under Beta(a, b). And for 1 - θ?",
-    read="A coin, three tosses",
+    points=3,
+    hint="Two equations, I_S = I - c/S and the same for S - 1, and two unknowns, I and c.",
+    read="A few samples agree too much",
 )
-def the_coin_splits_its_uncertainty(learner, seed):
+def leaving_one_out_tells_the_bias(learner, seed):
     rng = np.random.default_rng(seed)
-    heads, tails = rng.integers(0, 40, size=7), rng.integers(0, 40, size=7)
-    got = expect_parts(learner.call("coin", heads, tails), ["aleatoric", "epistemic"])
-    aleatoric, total = beta_parts(heads + 1, tails + 1)
-    shifted = expected_entropy_of_beta(heads + 1, tails + 1, 0)
-    flat, flat_total = beta_parts(heads + 2, tails + 2)
-    with part("the aleatoric part"):
-        expect_close(
-            got[0],
-            aleatoric,
-            rtol=1e-5,
-            what="the aleatoric part",
-            mistakes={
-                "that is the entropy of the average coin, the total: average the entropies instead": total,
-                "the right idea in bits: use the natural logarithm": aleatoric / np.log(2),
-                "the digammas are taken one too low: multiplying by θ raises a by 1": shifted,
-                "the prior was counted twice: uniform is Beta(1, 1)": flat,
+    probs = rng.dirichlet(np.ones(3), size=(5, 7))
+    expect_close(
+        learner.call("without_bias", probs),
+        lambda **slips: unbiased(probs, **slips),
+        what="the information",
+        mistakes={
+            "that is the chapter's rule for means: use what leaving one out tells of these models": {
+                "rule": True
             },
-        )
-    with part("the epistemic part"):
-        expect_close(
-            got[1],
-            total - aleatoric,
-            rtol=1e-4,
-            atol=1e-7,
-            what="the epistemic part",
-            mistakes={
-                "the sign: the total is the larger one": aleatoric - total,
-                "that is the total": total,
-                "that is the posterior's variance: a measure of spread, but not in nats": beta_variance(
-                    heads + 1, tails + 1
-                ),
-                "the prior was counted twice: uniform is Beta(1, 1)": flat_total - flat,
+            "that is still biased, the information of all S": {"full": 1, "fewer": 0},
+            "that is the average of those that leave one out: it is biased even more": {
+                "full": 0,
+                "fewer": -1,
             },
-        )
+            "the two factors are one too high: solve the two equations once more": {"full": 6, "fewer": 5},
+            "the sign: the correction goes up, away from what fewer models saw": {"full": -3, "fewer": -4},
+        },
+    )
 
 
-def expected_entropy_of_beta(a, b, one=1):
-    n = a + b
-    return a / n * (digamma(n + one) - digamma(a + one)) + b / n * (digamma(n + one) - digamma(b + one))
+def squared_parts(weights, probs, weighted=True, half=False):
+    """Total, aleatoric, epistemic under the squared loss, with the usual slips to choose from."""
+    weights = weights if weighted else np.full(len(weights), 1 / len(weights))
+    mean = weights @ probs
+    total, aleatoric = 1 - mean @ mean, weights @ (1 - (probs**2).sum(-1))
+    return np.array([total, aleatoric, total - aleatoric]) * (0.5 if half else 1)
 
 
-def beta_parts(a, b):
-    mean = a / (a + b)
-    return expected_entropy_of_beta(a, b), -xlogy(mean, mean) - xlogy(1 - mean, 1 - mean)
-
-
-def beta_variance(a, b):
-    return a * b / ((a + b) ** 2 * (a + b + 1))
+def squared_regret(weights, probs, q, weighted=True, best=False, half=False):
+    weights = weights if weighted else np.full(len(weights), 1 / len(weights))
+    if best:
+        return ((weights @ probs - q) ** 2).sum()
+    return weights @ ((probs - q) ** 2).sum(-1) * (0.5 if half else 1)
 
 
 @question(
     "q4",
-    points={"`best_prediction`": 1},
-    hint="Write the expected loss as a function of the prediction, with a Lagrange multiplier for its sum.",
+    points={"the total": 0.5, "the aleatoric part": 0.5, "the epistemic part": 1, "`regret`": 1},
+    hint="What does it cost, on average, to announce p where p is true? And to announce q there?",
     read="Why the average is the best that you can do",
 )
-def the_best_prediction_is_the_average(learner, seed):
-    weights, probs, _ = beliefs(seed)
-    geometric = np.exp(weights @ np.log(probs))
-    expect_close(
-        learner.call("best_prediction", weights, probs),
-        weights @ probs,
-        what="the best prediction",
-        mistakes={
-            "the weights are missing: you do not believe in all models equally": probs.mean(0),
-            "that is the model you believe in most: a plug-in, which forgets the others": probs[
-                weights.argmax()
-            ],
-            "that is the geometric mean: it minimises the divergence the other way round": geometric
-            / geometric.sum(),
-        },
-    )
-
-
-@question("q4", points={"`excess_loss`": 2}, read="Why the average is the best that you can do")
-def the_excess_loss_of_any_prediction_is_right(learner, seed):
-    weights, probs, prediction = beliefs(seed)
-    got = learner.call("excess_loss", weights, probs, prediction)
-    log = np.log(prediction)
-    expect_close(
-        got,
-        weights @ (probs * (np.log(probs) - log)).sum(-1),
-        what="the excess loss",
-        mistakes={
-            "that is the divergence the other way round: the expectation is under the model": weights
-            @ (prediction * (log - np.log(probs))).sum(-1),
-            "that is the whole loss: take off what even the true model loses, its entropy": -weights
-            @ (probs * log).sum(-1),
-            "the weights are missing: you do not believe in all models equally": (
-                probs * (np.log(probs) - log)
+def another_loss_has_its_own_decomposition(learner, seed):
+    weights, probs = some_beliefs(seed)
+    q = np.random.default_rng([seed, 1]).dirichlet(np.full(4, 2.0))
+    names = ["the total", "the aleatoric part", "the epistemic part"]
+    got = expect_parts(learner.call("squared", weights, probs), names)
+    logs = [entropy(weights @ probs), weights @ entropy(probs)]
+    logs.append(logs[0] - logs[1])
+    for i, name in enumerate(names):
+        mistakes = {
+            "that is the one of the log loss: announce under the squared loss": logs[i],
+            "half of it: the loss sums over all classes": {"half": True},
+        }
+        if i != 0 or abs(squared_parts(weights, probs, False)[0] - squared_parts(weights, probs)[0]) > 1e-4:
+            mistakes["the weights are missing: you do not believe in all models equally"] = {
+                "weighted": False
+            }
+        with part(name):
+            expect_close(
+                got[i],
+                lambda i=i, **slips: squared_parts(weights, probs, **slips)[i],
+                what=name,
+                mistakes=mistakes,
             )
-            .sum(-1)
-            .mean(),
-            "that is the divergence of the average: average the divergences": (
-                weights @ probs * (np.log(weights @ probs) - log)
-            ).sum(),
-        },
-    )
+    with part("`regret`"):
+        expect_close(
+            learner.call("regret", weights, probs, q),
+            lambda **slips: squared_regret(weights, probs, q, **slips),
+            what="the expected regret",
+            mistakes={
+                "that is the distance from the average alone: the average is not without regret": {
+                    "best": True
+                },
+                "half of it: the loss sums over all classes": {"half": True},
+                "that is the regret of the log loss": weights @ divergence(probs, q),
+                "the weights are missing: you do not believe in all models equally": {"weighted": False},
+            },
+        )
 
 
-def beliefs(seed):
+def wrong_list(seed):
+    """Hypotheses and a truth such that each known mistake leads elsewhere."""
     rng = np.random.default_rng(seed)
-    weights = rng.permutation([0.55, 0.3, 0.15]) + rng.uniform(-0.02, 0.02, size=3)
-    return weights / weights.sum(), rng.dirichlet(np.ones(4) * 2, size=3), rng.dirichlet(np.ones(4) * 2)
+    while True:
+        hypotheses, truth = rng.dirichlet(np.full(3, 0.9), size=5), rng.dirichlet(np.full(3, 1.2))
+        if min(hypotheses.min(), truth.min()) < 0.01:
+            continue
+        forward, back = divergence(truth, hypotheses), divergence(hypotheses, truth)
+        near = ((hypotheses - truth) ** 2).sum(-1)
+        ends = [forward.argmin(), back.argmin(), near.argmin()]
+        ranked = np.sort(forward)
+        clear = ranked[1] - ranked[0] > 0.05 and ranked[2] - ranked[1] > 0.05 and ranked[0] > 0.03
+        if clear and len(set(ends)) == 3:
+            return hypotheses, truth
+
+
+def in_the_end(hypotheses, truth, by="forward"):
+    distances = {
+        "forward": divergence(truth, hypotheses),
+        "back": divergence(hypotheses, truth),
+        "square": ((hypotheses - truth) ** 2).sum(-1),
+    }
+    return distances[by].argmin()
 
 
 @question(
     "q5",
-    points=3,
-    hint="What happens to a confidence of exactly 1, and to one on an edge? Right-closed bins: (a, b].",
-    forbids=CALIBRATION,
-    read='"Seventy percent"',
+    points={"the survivor": 1, "the regret": 1, "the speed": 1},
+    hint="Divide the logarithm of the likelihood by the number of draws. What does it converge to?",
+    read="Further: what Bayes is not",
 )
-def the_calibration_error_counts_every_prediction_once(learner, seed):
-    rng = np.random.default_rng(seed)
-    # Edges of eight bins are exact in binary: a confidence can lie on one. Those on an edge are wrong more
-    # often than they believe, those inside less often: only so does it show to which bin an edge belongs.
-    on_edge = np.concatenate([rng.integers(3, 7, size=40) / 8, np.ones(10)])
-    confidence = np.concatenate([on_edge, rng.uniform(0.3, 0.97, size=44), rng.uniform(0.88, 0.92, size=6)])
-    correct = rng.random(100) < np.repeat([0.35, 0.97, 1.0], [50, 44, 6])
-    want, signed, unweighted, largest = bin_gaps(confidence, correct, np.ceil(confidence * 8) - 1)
-    phantom = bin_gaps(confidence, correct, np.floor(confidence * 8))
-    left = bin_gaps(confidence, correct, np.minimum(np.floor(confidence * 8), 7))
-    inside = (np.floor(confidence * 8) < 8).mean()
-    dropped = bin_gaps(
-        confidence[confidence < 1], correct[confidence < 1], np.floor(8 * confidence[confidence < 1])
-    )
-    expect_close(
-        learner.call("calibration_error", confidence, correct.astype(float), 8),
-        want,
-        what="the calibration error",
-        mistakes={
-            "a confidence of 1 gets a bin of its own: there is none, it belongs to the last": phantom[0],
-            "a confidence of 1 falls out of the last bin: it must count": dropped[0] * inside,
-            "a confidence of 1 falls out of the last bin, and is not even counted": dropped[0],
-            "the bins are closed on the left: a confidence on an edge belongs to the bin below": left[0],
-            "every bin counts the same: weigh it by the share of its predictions": unweighted,
-            "gaps of either sign cancel: take each bin's absolute gap": abs(signed),
-            "that is the largest gap, the maximum calibration error": largest,
-        },
-    )
+def the_least_wrong_hypothesis_survives(learner, seed):
+    hypotheses, truth = wrong_list(seed)
+    names = ["the survivor", "the regret", "the speed"]
+    got = expect_parts(learner.call("in_the_end", hypotheses, truth), names)
+    forward, back = divergence(truth, hypotheses), divergence(hypotheses, truth)
+    ranked, best = np.sort(forward), forward.argmin()
+    with part("the survivor"):
+        expect_close(
+            got[0],
+            lambda **slips: in_the_end(hypotheses, truth, **slips),
+            what="the survivor",
+            mistakes={
+                "that is the nearest by the divergence the other way round: the truth draws the data": {
+                    "by": "back"
+                },
+                "that is the nearest by squares of differences: evidence adds up in logarithms": {
+                    "by": "square"
+                },
+            },
+        )
+    with part("the regret"):
+        expect_close(
+            got[1],
+            ranked[0],
+            what="the regret",
+            mistakes={
+                "that is the divergence the other way round: the truth draws the labels": back[best],
+                "that is what the posterior expects to regret in the end: what does it regret?": 0.0,
+                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+                "that is the runner-up's": ranked[1],
+            },
+        )
+    with part("the speed"):
+        expect_close(
+            got[2],
+            ranked[1] - ranked[0],
+            what="the speed",
+            mistakes={
+                "that is the distance of the runner-up from the truth: it runs against the survivor": ranked[
+                    1
+                ],
+                "that is against the worst: the runner-up holds out longest": ranked[-1] - ranked[0],
+                "the sign: the odds of the survivor grow": lambda v: -v,
+                "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
+            },
+        )
 
 
-def bin_gaps(confidence, correct, where):
-    """Weighted absolute, weighted signed, unweighted and largest gap of confidence and accuracy by bin."""
-    bins = np.unique(where)
-    gaps = np.array([(confidence - correct)[where == one].mean() for one in bins])
-    weights = np.array([(where == one).mean() for one in bins])
-    return weights @ abs(gaps), weights @ gaps, abs(gaps).mean(), abs(gaps).max()
+WORDS = ("kept", "too low", "too high")
+
+
+def excess(probs, labels, loss="average"):
+    """Loss minus promise of each input, with the usual slips to choose from."""
+    chosen = np.take_along_axis(probs, labels[None, :, None], axis=2)[..., 0]
+    paid = -np.log(chosen.mean(0)) if loss == "average" else -np.log(chosen).mean(0)
+    return paid - metrics.predictive_entropy(probs)
+
+
+def verdicts(cases, sign=1, width=2, root=0.5, **slips):
+    found = []
+    for probs, labels in cases:
+        gaps = sign * excess(probs, labels, **slips)
+        margin = width * gaps.std() / len(gaps) ** root
+        found.append(WORDS[1] if gaps.mean() > margin else WORDS[2] if -gaps.mean() > margin else WORDS[0])
+    return found
+
+
+SLIPS = {
+    "the sign: losses above the promise mean that it was too low": {"sign": -1},
+    "a gap is declared without its spread: a small experiment shows one by chance": {"width": 0},
+    "the spread of one input is not that of their mean: divide by the root of n": {"root": 0},
+    "the standard error falls with the root of n, not with n": {"root": 1},
+    "that is what the members pay, each by itself: you announce their average": {"loss": "members"},
+}
+
+
+def deployment(rng, size, power):
+    """Predictions of five models, and labels from their average, sharpened or flattened."""
+    centre = rng.dirichlet(np.full(3, 0.8), size=size)
+    drawn = rng.standard_gamma(4 * centre + 0.3, size=(5, size, 3))  # Dirichlet, when divided
+    probs = 0.97 * drawn / drawn.sum(-1, keepdims=True) + 0.01
+    law = probs.mean(0) ** power
+    law /= law.sum(-1, keepdims=True)
+    return probs, (rng.random((size, 1)) > law.cumsum(1)).sum(1).clip(max=2)
+
+
+def standing(case, **slips):
+    """The mean difference in standard errors."""
+    gaps = excess(*case, **slips)
+    return gaps.mean() / (gaps.std() / len(gaps) ** 0.5)
+
+
+# Size and power of each case, and between which multiples of its error the mean difference lies.
+PLANS = [
+    (1500, 1.0, -1.5, 1.5),
+    (900, 1.0, -1.5, 1.5),
+    (900, 0.55, 3, np.inf),
+    (1200, 2.2, -np.inf, -3),
+    (25, 0.8, 0.6, 1.5),
+    (25, 1.3, -1.5, -0.6),
+    (20, 1.0, 0.05, 0.35),
+]
+
+
+@functools.lru_cache(maxsize=64)
+def deployments(seed):
+    """Cases of kept, too low and too high promises, large and small, clear of every limit."""
+    rng, cases = np.random.default_rng(seed), []
+    for size, power, low, high in PLANS:
+        while True:
+            case = deployment(rng, size, power)
+            if low < standing(case) < high and (
+                size < 100 or power != 1 or standing(case, loss="members") > 3
+            ):
+                break
+        cases.append(case)
+    return [cases[i] for i in rng.permutation(len(cases))]
 
 
 @question(
     "q6",
     points=3,
-    hint="The gap is a mean of n differences. What is the standard error of such a mean?",
-    read='"Seventy percent"',
+    hint="If the labels come from your beliefs, what is the mean log loss of the average, by the chapter?",
+    read="Why the average is the best that you can do",
 )
-def the_verdict_knows_its_own_uncertainty(learner, seed):
-    cases = experiments(seed)
-    got = [learner.call("verdict", confidence, correct) for confidence, correct in cases]
-    gaps = np.array([(confidence - correct).mean() for confidence, correct in cases])
-    errors = np.array([(confidence - correct).std() for confidence, correct in cases])
-    sizes = np.array([len(correct) for _, correct in cases])
-
-    def verdicts(sign=1, width=2, root=0.5):
-        return words(sign * gaps, width * errors / sizes**root)
-
+def a_promise_is_judged_by_what_was_paid(learner, seed):
+    cases = deployments(seed)
     expect_words(
-        got,
-        verdicts,
+        [learner.call("judge", probs, labels) for probs, labels in cases],
+        lambda **slips: verdicts(cases, **slips),
         WORDS,
         what="the verdict",
-        mistakes={
-            "the sign: over-confident means that the confidence exceeds the accuracy": {"sign": -1},
-            "a gap is declared without its spread: a small experiment can show a gap by chance": {"width": 0},
-            "the spread of one prediction is not that of their mean: divide by the root of n": {"root": 0},
-            "the standard error falls with the root of n, not with n": {"root": 1},
-        },
+        mistakes=SLIPS,
     )
 
 
-WORDS = ("over-confident", "under-confident", "cannot tell")
-
-
-def words(gaps, margins):
-    return [
-        WORDS[0] if gap > margin else WORDS[1] if -gap > margin else WORDS[2]
-        for gap, margin in zip(gaps, margins, strict=True)
-    ]
-
-
-@functools.lru_cache(maxsize=8)
-def experiments(seed):
-    """Pairs of confidence and correctness, none of them near the limit of two standard errors."""
-    rng, cases = np.random.default_rng(seed), []
-    plans = [  # size, confidence minus chance, and between which multiples of its error the gap lies
-        (2000, 0.08, (3, 30)),
-        (2000, -0.08, (-30, -3)),
-        (3000, 0.06, (3, 30)),
-        (30, 0.1, (0.6, 1.5)),
-        (30, -0.1, (-1.5, -0.6)),
-        (16, 0.0, (0.05, 0.45)),
-    ]
-    for size, shift, (low, high) in plans:
-        while True:
-            confidence = rng.uniform(0.6, 0.9, size=size)
-            correct = (rng.random(size) < confidence - shift).astype(float)
-            if low < (confidence - correct).mean() / ((confidence - correct).std() / size**0.5) < high:
-                break
-        cases.append((confidence, correct))
-    return [cases[i] for i in rng.permutation(len(cases))]
-
-
-@question(
+q7 = manual(
     "q7",
-    points=2,
-    hint="Which of the two would change if you could ask for more data at that input?",
-    read="Conflict, not ignorance",
-)
-def the_next_label_goes_where_it_teaches_most(learner, seed):
-    got, cases = [], [candidates(draw) for draw in np.random.SeedSequence(seed).generate_state(3)]
-    for probs, _ in cases:
-        got.append(as_number(learner.call("ask_next", probs), "the number of the input"))
-
-    def asked(of="conflict"):
-        return [named[of] for _, named in cases]
-
-    expect_close(
-        np.array(got),
-        asked,
-        what="the input",
-        mistakes={
-            "that input is ambiguous, and stays so: every model agrees that nobody can know "
-            "(the total misleads)": {"of": "torn"},
-            "that is the input on which the models agree most: the largest, not the smallest": {
-                "of": "agreed"
-            },
-            "that is where each model is surest": {"of": "surest"},
-        },
-    )
-
-
-def candidates(seed):
-    """What ten models say about twenty inputs, and the numbers of those that matter."""
-    rng = np.random.default_rng(seed)
-    probs = np.stack([rng.dirichlet(rng.permutation([12, 6, 3]), size=10) for _ in range(20)], axis=1)
-    torn, conflict, agreed, surest = rng.choice(20, size=4, replace=False)
-    probs[:, torn] = rng.dirichlet(np.full(3, 300), size=10)
-    probs[:, agreed] = [0.5, 0.3, 0.2]
-    probs[:, conflict] = 0.94 * np.eye(3)[np.arange(10) % 3] + 0.02
-    probs[:, surest] = rng.dirichlet([30, 0.1, 0.1], size=10) * 0.02 + 0.98 * np.eye(3)[0]
-    return probs, {"torn": torn, "conflict": conflict, "agreed": agreed, "surest": surest}
-
-
-q8 = manual(
-    "q8",
-    "The two questions to ask: do the models disagree there, and would they if they did not know?",
+    "Do the networks disagree there, and would they if none of them knew? What would show it?",
     {
-        "mutual information is conflict between the hypotheses at hand, not ignorance": 1,
-        "hypotheses that all extrapolate alike agree far from the data, and are all wrong together": 1,
-        "names what would show it (a measure of distance or density, other hypotheses, data there)": 1,
+        "mutual information is conflict between the hypotheses at hand: networks that extrapolate alike "
+        "agree, and are wrong together; expected regret is a promise under their beliefs": 1,
+        "names a test that can fail: labels there, other hypotheses, a distance or density": 1,
     },
 )
