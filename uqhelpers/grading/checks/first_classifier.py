@@ -235,6 +235,7 @@ def iterated(probs, old, rounds, twice=False, hard=False, divided=True, start=No
     "q4",
     points=3,
     hint="What is each round to start from? And what says more about the mix: answers, or probabilities?",
+    forbids=("first_classifier.in_another_mix",),
     read="Another mix, another price",
 )
 def the_new_mix_is_found_without_a_label(learner, seed):
