@@ -16,6 +16,7 @@ from uqhelpers.first_classifier import (
     Familiarity,
     class_scores,
     confusion_matrix,
+    in_another_mix,
     most_confident_errors,
     neighbours_kept,
 )
@@ -156,6 +157,38 @@ def test_only_the_proportions_of_priors_count_however_large():
         scaled = class_scores([0, 1, 1], [0, 1, 0], 2, priors=[factor, factor])
         assert np.allclose(scaled.f1, plain.f1)
         assert scaled.accuracy == pytest.approx(plain.accuracy)
+
+
+def test_probabilities_in_another_mix_are_those_of_bayes_rule(rng):
+    likelihood = rng.random((50, 4))
+    old, new = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
+    before, after = (likelihood * pi / (likelihood @ pi)[:, None] for pi in (old, new))
+    assert np.allclose(in_another_mix(before, old, new), after)
+    assert np.allclose(in_another_mix(before[None], 7 * old, 1e-200 * new), after[None])
+    assert np.allclose(in_another_mix(after, new, old), before)  # there and back
+    assert np.allclose(in_another_mix(before, old, old), before)
+
+
+def test_a_class_that_does_not_come_any_more_has_no_probability():
+    moved = in_another_mix([[0.5, 0.25, 0.25]], [1, 1, 1], [0, 1, 3])
+    assert moved.tolist() == [[0, 0.25, 0.75]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[2.0, -1.0]], [1, 1], [1, 1]), "are these logits"),
+        (([[0.5, 0.5]], [1, 1, 1], [1, 1]), "old: expected 2 proportions"),
+        (([[0.5, 0.5]], [1, 1], [1, -1]), "new: expected 2 proportions of at least 0"),
+        (([[0.5, 0.5]], [0, 0], [1, 1]), "old: .* not all 0"),
+        (([[0.5, 0.5]], [1, np.nan], [1, 1]), "old: expected finite"),
+        (([[0.5, 0.5]], [1, 0], [1, 1]), r"old: .* got none of class \[1\]"),
+        (([[1.0, 0.0]], [1, 1], [0, 1]), "probs: .* a row without any"),
+    ],
+)
+def test_mixes_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        in_another_mix(*arguments)
 
 
 # --- error by error ---------------------------------------------------------------------------------------

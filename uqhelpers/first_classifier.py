@@ -1,6 +1,7 @@
 """A first classifier, looked at from all sides: class by class, error by error, and where its inputs lie.
 
 ``confusion_matrix`` and ``class_scores`` say which classes an accuracy hides,
+``in_another_mix`` moves probabilities to where the classes come in other shares,
 ``most_confident_errors`` finds the errors that no threshold will catch.
 ``neighbours_kept`` says what a picture in the plane of a network's last hidden
 layer (``training.features``) is worth. ``Familiarity`` is a kernel density: a first idea of
@@ -20,6 +21,7 @@ __all__ = [
     "Familiarity",
     "class_scores",
     "confusion_matrix",
+    "in_another_mix",
     "most_confident_errors",
     "neighbours_kept",
 ]
@@ -140,17 +142,61 @@ def class_scores(predictions, labels, classes, priors=None):
 
 def _in_proportion(counts, priors):
     """The table of counts with its rows weighted, so that the classes come as ``priors`` says."""
-    priors = as_real(priors, "priors", ndim=1)
-    if len(priors) != len(counts) or priors.min() < 0 or priors.max() == 0:
-        raise ValueError(
-            f"priors: expected {len(counts)} proportions of at least 0, not all 0, got {priors.tolist()}"
-        )
+    priors = _as_shares(priors, "priors", len(counts))
     support = counts.sum(axis=1)
     if np.any((priors > 0) & (support == 0)):
         missing = np.flatnonzero((priors > 0) & (support == 0)).tolist()
         raise ValueError(f"priors: expected classes that occur in labels, got no inputs of class {missing}")
-    priors = priors / priors.max()  # their sum may leave float64
     return counts * (priors / priors.sum() / np.maximum(support, 1))[:, None]
+
+
+def in_another_mix(probs, old, new):
+    """Class probabilities as they are where the classes come in other shares (label shift).
+
+    Parameters
+    ----------
+    probs : array, shape (N, C) or (S, N, C)
+        Class probabilities, right where the classes come in the shares ``old``.
+    old, new : array, shape (C,)
+        Shares of the classes (any positive factor of them) in training and in
+        use; inputs of each class are to look alike in both. Prices of an error,
+        by true class, multiply ``new``.
+
+    Returns
+    -------
+    array, shape of ``probs``, float64
+
+    Raises
+    ------
+    ValueError
+        If the shares are no shares, ``new`` has a class that ``old`` lacks, or an
+        input can be of no class that ``new`` has.
+
+    References
+    ----------
+    Saerens, Latinne and Decaestecker (2002), Adjusting the outputs of a classifier
+    to new a priori probabilities.
+    """
+    probs = as_distributions(probs, ("NC", "SNC"))
+    old, new = (_as_shares(*pair, probs.shape[-1]) for pair in ((old, "old"), (new, "new")))
+    if np.any((new > 0) & (old == 0)):
+        lacking = np.flatnonzero((new > 0) & (old == 0)).tolist()
+        raise ValueError(f"old: expected a share of every class that new has, got none of class {lacking}")
+    weighted = probs * np.divide(new, old, out=np.zeros_like(new), where=old > 0)
+    total = weighted.sum(axis=-1, keepdims=True)
+    if not total.all():
+        raise ValueError("probs: expected some probability of a class that new has, got a row without any")
+    return weighted / total
+
+
+def _as_shares(values, name, classes):
+    """Shares of at least 0, the largest of them 1."""
+    values = as_real(values, name, ndim=1)
+    if len(values) != classes or values.min() < 0 or values.max() == 0:
+        raise ValueError(
+            f"{name}: expected {classes} proportions of at least 0, not all 0, got {values.tolist()}"
+        )
+    return values / values.max()  # their sum may leave float64
 
 
 # --- error by error ---------------------------------------------------------------------------------------

@@ -162,7 +162,6 @@ WITHOUT_PASTES = {
     "ddu",
     "deep_ensembles",
     "evidential",
-    "first_classifier",
     "laplace",
     "mc_dropout",
     "odin",
