@@ -33,6 +33,7 @@ _MODULES = (
     "laplace",
     "logistic",
     "mc_dropout",
+    "mcmc",
     "metrics",
     "models",
     "odin",
