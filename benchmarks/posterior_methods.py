@@ -115,26 +115,49 @@ def laplace(key, problem, places, plan, precision, *, linear):
     return nets.outputs_of(mode, places, plan) + jax.lax.map(jvp, away, batch_size=20)
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "full"))
-def variational(key, problem, places, plan, divergence, *, full):
-    """A Gaussian fitted by its evidence bound, with independent weights or with all their correlations."""
+@functools.partial(jax.jit, static_argnames="plan")
+def mean_field(key, problem, places, plan, divergence):
+    """Independent normals, fitted by their evidence bound from the MAP estimate on."""
+    for_mode, for_steps, for_draws = jax.random.split(key, 3)
+    mode = optimum(for_mode, problem, plan, 1.0, True)
+
+    def bound(q, key):
+        mean, rho = q
+        weights = mean + jnp.exp(rho) * jax.random.normal(key, (8, len(mode)))
+        fit = jax.vmap(lambda w: nets.log_likelihood(w, *problem, plan))(weights).mean()
+        return divergence * (0.5 * (mean**2).sum() + 0.5 * jnp.exp(2 * rho).sum() - rho.sum()) - fit
+
+    start = (mode, jnp.full(len(mode), jnp.log(0.02)))
+    keys = jax.random.split(for_steps, 2 * STEPS)
+    mean, rho = adam(jax.grad(bound), start, cosine(2 * STEPS, 5e-3), keys)
+    draws = mean + jnp.exp(rho) * jax.random.normal(for_draws, (SAMPLES, len(mean)))
+    return outputs(draws, places, plan)
+
+
+@functools.partial(jax.jit, static_argnames="plan")
+def full_covariance(key, problem, places, plan, divergence):
+    """A Gaussian with all correlations, fitted by its evidence bound, in the coordinates of Laplace's.
+
+    In those the curvature at the mode is the same in all directions: without them the fit does
+    not arrive.
+    """
     for_mode, for_steps, for_draws = jax.random.split(key, 3)
     mode = optimum(for_mode, problem, plan, 1.0, True)
     size = len(mode)
+    root = jnp.linalg.cholesky(curvature(mode, problem, plan) + jnp.eye(size))
+    frame = jax.scipy.linalg.solve_triangular(root, jnp.eye(size), lower=True, trans=1)
 
     def drawn(q, noise):
         mean, rho, lower = q
-        away = jnp.exp(rho) * noise
-        return mean + (away + noise @ jnp.tril(lower, -1).T if full else away)
+        mixed = noise @ jnp.tril(lower, -1).T / size**0.5  # or as many small steps add up to a large one
+        return mode + (mean + jnp.exp(rho) * noise + mixed) @ frame.T
 
     def bound(q, key):
-        mean, rho, lower = q
         weights = drawn(q, jax.random.normal(key, (8, size)))
         fit = jax.vmap(lambda w: nets.log_likelihood(w, *problem, plan))(weights).mean()
-        squares = (mean**2).sum() + jnp.exp(2 * rho).sum() + ((jnp.tril(lower, -1) ** 2).sum() if full else 0)
-        return divergence * (0.5 * squares - rho.sum()) - fit
+        return divergence * (0.5 * (weights**2).sum(axis=1).mean() - q[1].sum()) - fit
 
-    start = (mode, jnp.full(size, jnp.log(0.05)), jnp.zeros((size, size) if full else ()))
+    start = (jnp.zeros(size), jnp.full(size, jnp.log(0.05)), jnp.zeros((size, size)))
     keys = jax.random.split(for_steps, 2 * STEPS)
     q = adam(jax.grad(bound), start, cosine(2 * STEPS, 5e-3), keys)
     return outputs(drawn(q, jax.random.normal(for_draws, (SAMPLES, size))), places, plan)
@@ -187,17 +210,25 @@ def batch_slope(problem, plan, batch, decay=1.0):
     return slope
 
 
+def steepest(mode, problem, plan):
+    """The largest curvature at a mode: steps of descent beyond two over it fly apart."""
+    return jnp.linalg.eigvalsh(curvature(mode, problem, plan))[-1] + 1
+
+
 @functools.partial(jax.jit, static_argnames=("plan", "batch"))
-def swag(key, problem, places, plan, rate, *, batch=20, rank=20, snapshots=60, between=50):
-    """The Gaussian of the path of gradient descent on minibatches from a MAP estimate."""
+def swag(key, problem, places, plan, share, *, batch=20, rank=20, snapshots=60, between=50):
+    """The Gaussian of the path of gradient descent on minibatches from a MAP estimate.
+
+    The rate is a share of the largest one at which descent is stable there.
+    """
     for_mode, for_path, for_draws = jax.random.split(key, 3)
     mode = optimum(for_mode, problem, plan, 1.0, True)
     slope = batch_slope(problem, plan, batch)
-    count = len(problem[0])
+    rate = share * 2 / steepest(mode, problem, plan)
 
     def walk(w, key):
         steps = jax.random.split(key, between)
-        w = jax.lax.scan(lambda w, key: (w + rate / count * slope(w, key), None), w, steps)[0]
+        w = jax.lax.scan(lambda w, key: (w + rate * slope(w, key), None), w, steps)[0]
         return w, w
 
     _, path = jax.lax.scan(walk, mode, jax.random.split(for_path, snapshots))
@@ -210,13 +241,17 @@ def swag(key, problem, places, plan, rate, *, batch=20, rank=20, snapshots=60, b
 
 
 @functools.partial(jax.jit, static_argnames=("plan", "batch", "cycles"))
-def langevin(key, problem, places, plan, rate, *, cycles=0, batch=20, steps=24_000, chains=4):
+def langevin(key, problem, places, plan, share, *, cycles=0, batch=20, steps=24_000, chains=4):
     """Gradient descent on minibatches with as much noise as makes it a sampler, never corrected.
 
+    The step is a share of the largest stable one at a MAP estimate, where the chains begin.
     Without cycles the step stays as it is; with them it falls like a cosine, and the last
     fifth of each cycle is kept.
     """
+    key, for_mode = jax.random.split(key)
     slope = batch_slope(problem, plan, batch)
+    begin = jax.vmap(lambda key: optimum(key, problem, plan, 1.0, True))(jax.random.split(for_mode, chains))
+    rate = share * 4 / steepest(begin[0], problem, plan)
     each = SAMPLES // chains
     if cycles:
         length = steps // cycles
@@ -229,24 +264,21 @@ def langevin(key, problem, places, plan, rate, *, cycles=0, batch=20, steps=24_0
         kept = np.arange(steps // 4, steps)
     kept = kept[np.linspace(0, len(kept) - 1, each).round().astype(int)]
 
-    def chain(key):
-        for_start, for_steps = jax.random.split(key)
-
+    def chain(key, start):
         def step(carry, seen):
             w, kept_, slot = carry
             number, rate, noisy = seen
-            key = jax.random.fold_in(for_steps, number)
-            kick = jnp.sqrt(rate) * jax.random.normal(jax.random.fold_in(key, 1), w.shape)
-            w = w + 0.5 * rate * slope(w, key) + jnp.where(noisy, kick, 0.0)
+            now = jax.random.fold_in(key, number)
+            kick = jnp.sqrt(rate) * jax.random.normal(jax.random.fold_in(now, 1), w.shape)
+            w = w + 0.5 * rate * slope(w, now) + jnp.where(noisy, kick, 0.0)
             here = jnp.asarray(kept)[jnp.minimum(slot, each - 1)] == number
             kept_ = jnp.where(here, kept_.at[jnp.minimum(slot, each - 1)].set(w), kept_)
             return (w, kept_, slot + here), None
 
-        start = initial(for_start, plan, True)
         seen = (jnp.arange(steps), rates, noisy)
         return jax.lax.scan(step, (start, jnp.zeros((each, len(start))), 0), seen)[0][1]
 
-    draws = jax.vmap(chain)(jax.random.split(key, chains))
+    draws = jax.vmap(chain)(jax.random.split(key, chains), begin)
     return outputs(draws.reshape(SAMPLES, -1), places, plan)
 
 
@@ -258,24 +290,24 @@ METHODS = {
     "MAP": (functools.partial(ensemble, members=1), [{"decay": 1.0, "like_prior": True}], 0),
     "Laplace, linearised": (functools.partial(laplace, linear=True), "precision", 1.0),
     "Laplace, sampled": (functools.partial(laplace, linear=False), "precision", 1.0),
-    "mean field": (functools.partial(variational, full=False), "divergence", 1.0),
-    "full covariance": (functools.partial(variational, full=True), "divergence", 1.0),
+    "mean field": (mean_field, "divergence", 1.0),
+    "full covariance": (full_covariance, "divergence", 1.0),
     "MC-Dropout": (
         dropout,
         [{"rate": r, **t} for r in (0.05, 0.2) for t in TRAINED if t["like_prior"] or not t["decay"]],
         {"rate": 0.2, **USUAL},
     ),
-    "SWAG": (swag, [{"rate": r} for r in (0.01, 0.03, 0.1, 0.3)], {"rate": 0.03}),
+    "SWAG": (swag, "share", 0.1),
     "ensemble of 5": (functools.partial(ensemble, members=5), TRAINED, USUAL),
     "ensemble of 20": (functools.partial(ensemble, members=20), TRAINED, USUAL),
-    "Langevin": (langevin, [{"rate": r} for r in (1e-5, 1e-4, 3e-4, 1e-3)], {"rate": 1e-4}),
-    "Langevin, cyclical": (
-        functools.partial(langevin, cycles=4),
-        [{"rate": r} for r in (1e-4, 3e-4, 1e-3, 3e-3)],
-        {"rate": 1e-3},
-    ),
+    "Langevin": (langevin, "share", 0.1),
+    "Langevin, cyclical": (functools.partial(langevin, cycles=4), "share", 0.3),
 }
-GRIDS = {"precision": (0.3, 1.0, 3.0, 10.0, 30.0), "divergence": (1.0, 0.3, 0.1)}
+GRIDS = {
+    "precision": (0.3, 1.0, 3.0, 10.0, 30.0),
+    "divergence": (1.0, 0.3, 0.1),
+    "share": (0.01, 0.03, 0.1, 0.3),
+}
 
 
 def settings_of(method):

@@ -24,7 +24,7 @@ def starts(dimensions, chains=4, width=3.0, seed=0):
 
 
 def within(draws, truth, slack=0.0):
-    """Whether means over all draws meet the truth, in Monte Carlo standard errors (of which rare events have few)."""
+    """Whether means over all draws meet the truth, in standard errors; rare events need some slack."""
     return (np.abs(draws.mean(axis=(0, 1)) - truth) < FAR * mcmc.monte_carlo_error(draws) + slack).all()
 
 

@@ -17,6 +17,7 @@ from uqhelpers.data.posteriors import (
     REFERENCES,
     ReferencePosterior,
     ReferencePrediction,
+    posterior_distances,
     reference_posterior,
 )
 from uqhelpers.data.seeds import seeds
@@ -60,6 +61,7 @@ __all__ = [
     "load_ood",
     "logistic",
     "one_dimensional",
+    "posterior_distances",
     "reference_posterior",
     "seeds",
     "sinusoid",

@@ -14,7 +14,13 @@ import numpy as np
 from uqhelpers._checks import as_choice
 from uqhelpers.data import toys
 
-__all__ = ["REFERENCES", "ReferencePosterior", "ReferencePrediction", "reference_posterior"]
+__all__ = [
+    "REFERENCES",
+    "ReferencePosterior",
+    "ReferencePrediction",
+    "posterior_distances",
+    "reference_posterior",
+]
 
 REFERENCES = (
     "moons",
@@ -142,6 +148,41 @@ def reference_posterior(name):
     grid = _prediction(arrays, "grid", arrays["grid/inputs"].astype(np.float64), None)
     held_out = _prediction(arrays, "held_out", new.inputs, new.targets)
     return ReferencePosterior(name, toy, grid, tuple(about["grid_shape"]), held_out, **rest)
+
+
+def posterior_distances():
+    """How far approximations of the posterior are from it, as it was measured once and stored.
+
+    Long chains are the reference; every method has the same network, prior and
+    data. ``python -m benchmarks.reproduce mcmc`` measures it again.
+
+    Returns
+    -------
+    dict
+        ``"moons"`` and ``"gap"`` each hold ``"usual"`` and ``"chosen"``: by
+        method and figure an array with one entry a data set (NaN where the
+        method failed), the latter at settings chosen on other data sets; also
+        ``"settings"`` and the ``"checks"`` of the reference. ``"temperatures"``
+        holds the posteriors at other temperatures, ``"bands"`` what six methods
+        predict along the gap, ``"about"`` where all this comes from.
+
+    Examples
+    --------
+    >>> stored = data.posterior_distances()
+    >>> stored["gap"]["usual"]["MC-Dropout"]["distance, gap"].mean()
+    """
+    file = resources.files("uqhelpers.data") / "references" / "distances.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    for name in ("moons", "gap"):
+        for kind in ("usual", "chosen"):
+            stored[name][kind] = {method: _as_arrays(row) for method, row in stored[name][kind].items()}
+    stored["temperatures"] = {float(t): _as_arrays(row) for t, row in stored["temperatures"].items()}
+    stored["bands"] = _as_arrays(stored["bands"])
+    return stored
+
+
+def _as_arrays(row):
+    return {key: np.array(values, dtype=float) for key, values in row.items()}
 
 
 def _toy(recipe):
