@@ -1,8 +1,12 @@
 """Markov chains: what they draw, whether one may believe it, and the posteriors of small networks."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy import stats
+
+from tests.peers import chains as asked
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -383,6 +387,17 @@ def test_what_no_chain_has_visited_is_not_seen():
     assert mcmc.r_hat(one_side).max() < 1.01
     both = mcmc.sample(two_modes, np.array([[10.0], [-10.0], [9.0], [-9.0]]), 500, 300, **QUIET).draws
     assert mcmc.r_hat(both).max() > 1.5
+
+
+@pytest.mark.parametrize("name", asked.chains())
+def test_the_diagnostics_are_those_of_arviz(name):
+    theirs = json.loads(asked.STORED.read_text(encoding="utf-8"))["values"][name]
+    draws = asked.chains()[name]
+    for kind in ("bulk", "tail", "mean"):
+        got = mcmc.effective_sample_size(draws, kind)
+        assert got == pytest.approx(theirs[f"ess {kind}"], rel=1e-6), kind
+    assert mcmc.r_hat(draws) == pytest.approx(theirs["r_hat"], rel=1e-6)
+    assert mcmc.monte_carlo_error(draws) == pytest.approx(theirs["error"], rel=1e-6)
 
 
 def test_what_stands_still_has_no_r_hat_and_nothing_speaks_against_it():
