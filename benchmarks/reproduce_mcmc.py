@@ -24,6 +24,7 @@ from uqhelpers.mcmc import jax_networks
 SCRIPT = "reproduce_mcmc"
 SEEDS = (0, 1, 2, 3, 4)
 TUNING = (100, 101)
+TEMPERATURE_SEEDS = range(10)
 PROBLEMS = ("moons", "gap")
 TEMPERATURES = (0.03, 0.1, 0.3, 1.0, 3.0)
 BANDS = ("MAP", "Laplace, linearised", "mean field", "MC-Dropout", "SWAG", "ensemble of 5")
@@ -283,7 +284,9 @@ def reproduce(seeds=SEEDS, tuning=TUNING):
             "usual": table(runs, {m: methods.settings_of(m)[1] for m in methods.METHODS}),
             "chosen": table(runs, chosen),
         }
-    by_temperature = [kept(SCRIPT, f"temperatures-{s}", lambda s=s: temperatures(s)) for s in seeds]
+    by_temperature = [
+        kept(SCRIPT, f"temperatures-{s}", lambda s=s: temperatures(s)) for s in TEMPERATURE_SEEDS
+    ]
     cold = {
         t: {key: [rounded(run[t][key]) for run in by_temperature] for key in by_temperature[0][t]}
         for t in by_temperature[0]
