@@ -83,6 +83,7 @@ peers:  ## ask the other libraries again, in an environment of their own
 	  && $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-peers.txt \
 	  && cp requirements-peers.txt $(PEERS)/requirements.txt; }
 	@$(PEERS)/bin/python -m tests.peers.record
+	@$(PEERS)/bin/python -m tests.peers.chains
 	@$(PEERS)/bin/python -m tests.peers.table --write
 
 stress: env  ## the grader at size: 200 submissions, interrupted, and over a Dask cluster

@@ -111,6 +111,14 @@ def small_ensemble(kind):
 
 
 @quiet
+def drawn(kind):
+    few = {"draws": 5, "warmup": 20, "progress": False}
+    if kind == "classes":
+        return uq.mcmc.network_posterior(CLOUDS, LABELS, (4,), **few)
+    return uq.mcmc.network_posterior(X, Y, (4,), "gaussian", noise=0.1, **few)
+
+
+@quiet
 def density():
     return uq.ddu.GaussianFeatureDensity().fit(features(CLOUDS), LABELS)
 
@@ -210,6 +218,8 @@ PREDICT = {
         X,
         lambda x: uq.mc_dropout.predict_regression(regressor(), x, noise_std=0.1, passes=5),
     ),
+    "mcmc.ClassificationPosterior.predict": (CLOUDS, lambda x: drawn("classes").predict(x)),
+    "mcmc.RegressionPosterior.predict": (X, lambda x: drawn("numbers").predict(x)),
     "variational_inference.predict": (
         CLOUDS,
         lambda x: uq.variational_inference.predict(variational(), x, samples=5),

@@ -37,6 +37,7 @@ _MODULES = (
     "laplace",
     "logistic",
     "mc_dropout",
+    "mcmc",
     "metrics",
     "models",
     "odin",

@@ -2,7 +2,8 @@
 
 ``load`` gives the edition's images, ``load_ood`` images from elsewhere,
 ``corrupt`` harder ones, ``ambiguous_digits`` ones that are two digits at once.
-The toy sets carry the truth they were drawn from.
+The toy sets carry the truth they were drawn from, and ``reference_posterior``
+gives what the exact posterior of a small network predicts on some of them.
 """
 
 from uqhelpers.data.alphabet import LETTERS, MISTAKABLE, letters
@@ -12,6 +13,13 @@ from uqhelpers.data.containers import ImageData, Split
 from uqhelpers.data.corruptions import CORRUPTIONS, corrupt
 from uqhelpers.data.digits import digits_indices
 from uqhelpers.data.images import CLASS_NAMES, EDITIONS, OOD_SETS, load, load_images, load_ood
+from uqhelpers.data.posteriors import (
+    REFERENCES,
+    ReferencePosterior,
+    ReferencePrediction,
+    posterior_distances,
+    reference_posterior,
+)
 from uqhelpers.data.seeds import seeds
 from uqhelpers.data.toys import (
     Toy,
@@ -32,9 +40,12 @@ __all__ = [
     "LETTERS",
     "MISTAKABLE",
     "OOD_SETS",
+    "REFERENCES",
     "Blends",
     "DataUnavailable",
     "ImageData",
+    "ReferencePosterior",
+    "ReferencePrediction",
     "Split",
     "Toy",
     "ambiguous_digits",
@@ -50,6 +61,8 @@ __all__ = [
     "load_ood",
     "logistic",
     "one_dimensional",
+    "posterior_distances",
+    "reference_posterior",
     "seeds",
     "sinusoid",
     "spirals",
