@@ -214,7 +214,9 @@ def main():
     part, of = int(sys.argv[1]), int(sys.argv[2])
     images = data.load("mnist")
     for pool, strategy, seed in units()[part::of]:
-        kept(SCRIPT, f"{pool}-{strategy}-{seed}", lambda p=pool, s=strategy, one=seed: loop(p, s, one, images))
+        kept(
+            SCRIPT, f"{pool}-{strategy}-{seed}", lambda p=pool, s=strategy, one=seed: loop(p, s, one, images)
+        )
         print(pool, strategy, seed, flush=True)
 
 

@@ -15,6 +15,7 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
+    "active_learning",
     "adversarial",
     "batches",
     "bayesian_linear_regression",

@@ -27,6 +27,7 @@ ERRORS = 5  # which is to say so many standard errors
 FEW = 4  # inputs that a heat finds best are looked at in full
 BLOCK = 1 << 18  # numbers at a time: they fit a core's cache
 LIMIT = 1 << 22  # configurations that are enumerated at most
+TIE = 1e-12  # nats: what rounding alone can part
 SLACK = 1e-4  # nats: more than rounding to single precision can do to a bound
 
 
@@ -278,7 +279,7 @@ def _step(pool, state, chosen, rng):
         value = pool.gains(open_, state.shares, rough)
         open_ = open_[value >= value.max() - SLACK]
     value = pool.gains(open_, state.shares, state.weights)
-    top = int(value.argmax())  # the first of several
+    top = int(np.flatnonzero(value >= value.max() - TIE)[0])  # the first of several
     return int(open_[top]), float(value[top])
 
 

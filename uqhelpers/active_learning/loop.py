@@ -222,9 +222,12 @@ class _Plan:
 def _loop(plan, inputs, labels, seed, folder, described):
     """One seed's loop, from the start or from where its file says."""
     path = None if folder is None else Path(folder) / f"{plan.name}-{seed}.json"
-    asked, figures = _kept(path, described)
+    asked, figures, start = _kept(path, described)
     if not asked:
         asked = _first(plan, len(inputs), seed)
+        start = len(asked)
+    if figures and len(figures) <= plan.rounds and len(asked) < start + plan.batch * len(figures):
+        figures.pop()  # the last model of a shorter run never asked: it is trained again, and asks
     while len(figures) <= plan.rounds:
         round_ = len(figures)
         here = np.array(asked)
@@ -233,8 +236,7 @@ def _loop(plan, inputs, labels, seed, folder, described):
         figures.append({k: float(v) for k, v in found.items()} if isinstance(found, dict) else float(found))
         if round_ < plan.rounds:
             asked = asked + _ask(plan, model, inputs, labels, asked, seed, round_)
-        _keep(path, asked, figures, described)
-    start = len(asked) - plan.batch * (len(figures) - 1)
+        _keep(path, asked, figures, start, described)
     figures, asked = figures[: plan.rounds + 1], asked[: start + plan.batch * plan.rounds]
     names = figures[0] if isinstance(figures[0], dict) else ["accuracy"]
     return Curve(
@@ -278,7 +280,11 @@ def _ask(plan, model, inputs, labels, asked, seed, round_):
         places = np.asarray(plan.strategy(seen))
     else:
         places = _acquire(plan, model, inputs, left, asked, draw)
-    valid = places.shape == (plan.batch,) and places.dtype.kind in "iu" and len(set(places.tolist())) == plan.batch
+    valid = (
+        places.shape == (plan.batch,)
+        and places.dtype.kind in "iu"
+        and len(set(places.tolist())) == plan.batch
+    )
     if not valid or places.min() < 0 or places.max() >= len(left):
         raise ValueError(
             f"strategy: expected {plan.batch} different places from 0 to {len(left) - 1}, got {places.tolist()}"
@@ -307,21 +313,23 @@ def _acquire(plan, model, inputs, left, asked, draw):
 def _kept(path, described):
     """What was asked and found so far."""
     if path is None or not path.exists():
-        return [], []
+        return [], [], 0
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        kept, asked, figures = content["settings"], content["asked"], content["figures"]
+        kept, start = content["settings"], content["initial"]
+        asked, figures = content["asked"], content["figures"]
     except (ValueError, KeyError, TypeError):  # cut off, or something else: start anew
-        return [], []
+        return [], [], 0
     if kept != described:
         raise ValueError(f"folder: expected loops with the settings {described}, got {kept} in {path.name}")
-    return asked, figures
+    return asked, figures, start
 
 
-def _keep(path, asked, figures, described):
+def _keep(path, asked, figures, start, described):
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps({"settings": described, "asked": asked, "figures": figures}), encoding="utf-8")
+    content = {"settings": described, "initial": start, "asked": asked, "figures": figures}
+    part.write_text(json.dumps(content), encoding="utf-8")
     os.replace(part, path)

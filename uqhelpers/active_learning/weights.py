@@ -53,7 +53,7 @@ def draw(scores, count, seed=0):
     if scores.min() <= 0:
         raise ValueError(f"scores: expected numbers above 0, got {scores.min():.4g}")
     scores = scores / scores.max()
-    if scores.min() <= 0:
+    if scores.min() < 1e-300:
         raise ValueError("scores: expected numbers of comparable size, got one that vanishes beside another")
     count, rng = as_whole(count, "count", high=len(scores)), as_generator(seed)
     # The order in which exponential clocks ring is that of drawing in proportion to their rates.
@@ -96,7 +96,9 @@ def lure_weights(chances, pool):
     if taken > pool:
         raise ValueError(f"chances: expected at most {pool}, one an input of the pool, got {taken}")
     if chances.min() <= 0 or chances.max() > 1 + 1e-9:
-        raise ValueError(f"chances: expected values in (0, 1], got {chances.min():.4g} to {chances.max():.4g}")
+        raise ValueError(
+            f"chances: expected values in (0, 1], got {chances.min():.4g} to {chances.max():.4g}"
+        )
     turn = np.arange(1, taken + 1)
     if taken == pool:  # everything was asked: nothing is left to correct
         return np.ones(taken)
