@@ -154,7 +154,8 @@ def test_what_is_drawn_is_near_what_is_enumerated():
     probs = sampled(30, 40, 3, power=0.4)
     exact = al.batch_bald(probs, 7)
     drawn = [al.batch_bald(probs, 7, configurations=500, seed=seed) for seed in range(5)]
-    assert exact.exact and not any(one.exact for one in drawn)
+    assert exact.exact
+    assert not any(one.exact for one in drawn)
     for one in drawn:
         assert len(set(one.indices.tolist())) == 7
         true = al.joint_mutual_information(probs, one.indices)
@@ -192,7 +193,8 @@ def test_certain_networks_and_impossible_labels_do_no_harm():
     probs = np.zeros((4, 6, 3))
     probs[..., 0] = 1
     found = al.batch_bald(probs, 6, configurations=10)
-    assert found.indices.tolist() == [0, 1, 2, 3, 4, 5] and found.information == 0
+    assert found.indices.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.information == 0
     probs = np.eye(3)[np.random.default_rng(0).integers(0, 3, (5, 30))]  # every network is sure
     found = al.batch_bald(probs, 8, configurations=20, seed=1)
     assert found.information <= np.log(5) + 1e-9
@@ -237,7 +239,9 @@ def test_every_strategy_chooses_different_places_and_the_same_ones_again(strateg
         "badge": {"features": rng.normal(size=(12, 2))},
     }.get(strategy, {})
     got = al.acquire(probs, strategy, 6, seed=4, **options)
-    assert len(set(got.tolist())) == 6 and got.min() >= 0 and got.max() < 12
+    assert len(set(got.tolist())) == 6
+    assert got.min() >= 0
+    assert got.max() < 12
     assert got.tolist() == al.acquire(probs, strategy, 6, seed=4, **options).tolist()
 
 
@@ -367,7 +371,8 @@ def test_a_scrawl_is_a_mean_of_images_of_different_classes_and_bears_the_label_o
     labels = np.array([0, 1, 2, 3, 4, 4])
     mixed, said = al.scrawls(images, labels, 200, parts=3, seed=0)
     lit = mixed[:, 0, 0] > 0
-    assert mixed.dtype == np.float32 and (lit.sum(axis=1) == 3).all()
+    assert mixed.dtype == np.float32
+    assert (lit.sum(axis=1) == 3).all()
     assert np.allclose(mixed[:, 0, 0][lit], 1 / 3)
     assert not (lit[:, 4] & lit[:, 5]).any()  # both are of class 4
     assert all(said[i] in labels[lit[i]] for i in range(200))
@@ -376,7 +381,8 @@ def test_a_scrawl_is_a_mean_of_images_of_different_classes_and_bears_the_label_o
 def test_copies_stand_where_they_say():
     images = np.random.default_rng(0).random((5, 1, 2, 2)).astype(np.float32)
     copies, labels = al.repeated(images, np.arange(5), 3, 0.01)
-    assert copies.shape == (15, 1, 2, 2) and labels.tolist() == list(range(5)) * 3
+    assert copies.shape == (15, 1, 2, 2)
+    assert labels.tolist() == list(range(5)) * 3
     assert np.abs(copies - np.concatenate([images] * 3)).max() < 0.06
     assert not np.array_equal(copies[:5], copies[5:10])
     assert np.array_equal(al.repeated(images, np.arange(5), 2, 0)[0][5:], images)
@@ -386,7 +392,7 @@ def test_copies_stand_where_they_say():
 
 
 class World:
-    """Two clouds, and a "network" that is the nearest centroid, jittered: quick, and all its calls counted."""
+    """Two clouds, and a "network" that is a jittered centroid: quick, and all its calls counted."""
 
     def __init__(self, inputs=80):
         rng = np.random.default_rng(0)
@@ -469,7 +475,8 @@ def test_a_loop_that_was_kept_can_be_cut_short_or_made_longer(tmp_path):
     assert short[0].asked.tolist() == long[0].asked[:10].tolist()
     assert len(short[0].figures["accuracy"]) == 3
     longer = run(world, folder=tmp_path, rounds=7)
-    assert longer[0].asked[:19].tolist() == long[0].asked.tolist() and len(longer[0].asked) == 25
+    assert longer[0].asked[:19].tolist() == long[0].asked.tolist()
+    assert len(longer[0].asked) == 25
 
 
 def test_files_of_another_run_are_refused_and_torn_ones_begun_anew(tmp_path):

@@ -287,7 +287,8 @@ def _ask(plan, model, inputs, labels, asked, seed, round_):
     )
     if not valid or places.min() < 0 or places.max() >= len(left):
         raise ValueError(
-            f"strategy: expected {plan.batch} different places from 0 to {len(left) - 1}, got {places.tolist()}"
+            f"strategy: expected {plan.batch} different places from 0 to {len(left) - 1}, "
+            f"got {places.tolist()}"
         )
     return left[places].tolist()
 

@@ -25,7 +25,7 @@ def misread(probs, eps, others=True, networks_too=True):
 @question(
     "q1",
     points=3,
-    hint="What does each network say about the label that is WRITTEN DOWN? Every network knows of the errors.",
+    hint="What does each network say about the label that is WRITTEN DOWN? Each knows of the errors.",
     read="What would a label teach?",
 )
 def a_careless_reader_teaches_less(learner, seed):
@@ -58,7 +58,7 @@ def aimed(probs, targets, paired=True, join=np.mean, weights=None):
 @question(
     "q2",
     points=3,
-    hint="What makes two labels depend on each other? That one network gives both. Average after the product.",
+    hint="What makes two labels depend on each other? That one network gives both. Average afterwards.",
     forbids=("active_learning.epig", "active_learning.acquire"),
     read="What will you be asked?",
 )
@@ -305,7 +305,7 @@ q7 = manual(
     "q7",
     "97 % on scans that the model asked for, against 95 % of others: what is wrong, what would you ask for?",
     {
-        "right on what the model chose is no estimate for new scans: a random test set, or chances and weights": 1,
+        "right on what the model chose is no estimate for new scans: a random test set, or weights": 1,
         "one run each, other tests and starts: paired loops over seeds, first labels counted, an interval": 1,
     },
 )
