@@ -40,11 +40,13 @@ STRATEGIES = {
 }
 
 
-SET_UP = """A network with 128 hidden units and dropout .5, 50 epochs from scratch in each round. Strategies are
-paired: one seed is one pool, one initial set, and networks of the same seeds. *Against random*: accuracy
-averaged over the ten rounds, difference in points with its 95 % interval; eight strategies on six pools are
-many comparisons, and one in twenty intervals misses. EPIG's targets are 100 validation digits. The gate lets in
-what is not stranger than 95 % of the labelled digits are to a Gaussian a class fitted to them."""
+SET_UP = """
+A network with 128 hidden units and dropout .5, 50 epochs from scratch in each round. Strategies are
+paired: one seed is one pool, one initial set, and networks of the same seeds. *Against random*:
+accuracy averaged over the ten rounds, difference in points with its 95 % interval; eight strategies
+on six pools are many comparisons, and one in twenty intervals misses. EPIG's targets are 100
+validation digits. The gate lets in what is not stranger than 95 % of the labelled digits are to a
+Gaussian a class fitted to them."""
 
 
 def make_pool(kind, seed, digits):
