@@ -202,7 +202,7 @@ class _Configurations:
             mine, share = self.weights[rows], self.shares[rows] / self.shares[rows].sum()
             away = mine - share @ mine
             right = away[:, np.argmax(share @ np.square(away))] > 0  # parted where they vary most
-            if not right.any():
+            if right.all() or not right.any():
                 right = np.arange(len(rows)) % 2 == 0
             place[rows[right]] = new
             for name, part in ((old, rows[~right]), (new, rows[right])):
