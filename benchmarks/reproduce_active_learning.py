@@ -11,8 +11,8 @@ import sys
 
 import numpy as np
 
-from benchmarks.provenance import ROOT, code_hash
-from benchmarks.reproduce import kept
+from benchmarks.provenance import ROOT, code_hash, store
+from benchmarks.reproduce import kept, origins
 from uqhelpers import active_learning, data, mc_dropout, metrics, models, training
 
 SCRIPT = "reproduce_active_learning"
@@ -136,8 +136,18 @@ def units(seeds=SEEDS):
     return [(pool, strategy, seed) for seed in seeds for pool, strategy in order]
 
 
-def reproduce(seeds=SEEDS):
-    """All loops.
+def finished(seeds=SEEDS):
+    """The loops that have been computed by the present code."""
+    folder = ROOT / "_build" / "reproduce"
+    return [
+        (pool, strategy, seed)
+        for pool, strategy, seed in units(seeds)
+        if (folder / f"{SCRIPT}-{pool}-{strategy}-{seed}-{code_hash(SCRIPT)}.json").exists()
+    ]
+
+
+def reproduce(seeds=SEEDS, only=None):
+    """All loops, or only some of them.
 
     Returns
     -------
@@ -146,7 +156,7 @@ def reproduce(seeds=SEEDS):
     """
     images = data.load("mnist")
     loops = {}
-    for pool, strategy, seed in units(seeds):
+    for pool, strategy, seed in units(seeds) if only is None else only:
         found = kept(
             SCRIPT, f"{pool}-{strategy}-{seed}", lambda p=pool, s=strategy, one=seed: loop(p, s, one, images)
         )
@@ -197,6 +207,13 @@ def page(loops):
                 cells.append(", ".join("not reached" if one is None else str(one) for one in reached))
             cells.append(spread([run["different digits asked"] for run in runs.values()], 0))
             lines.append(f"| {' | '.join(cells)} |")
+    wanted = {(pool, strategy, str(seed)) for pool, strategy, seed in units()}
+    missing = wanted - {
+        (p, s, seed) for p, some in loops.items() for s, runs in some.items() for seed in runs
+    }
+    if missing:
+        words = "; ".join(f"{STRATEGIES[s]} on {POOLS[p]}, seed {seed}" for p, s, seed in sorted(missing))
+        lines += ["", f"Not computed yet ({len(missing)} of {len(wanted)} loops): {words}."]
     lines += ["", "Labels to a level: one figure a seed, in the order of the seeds."]
     lines += ["", " ".join(PUBLISHED.split())]
     return "\n".join(lines)
@@ -210,7 +227,11 @@ def spread(values, digits):
 
 
 def main():
-    """Compute some of the loops: ``python -m benchmarks.reproduce_active_learning PART OF``."""
+    """``… PART OF`` computes a part of the loops, ``… store`` stores all there is."""
+    if sys.argv[1:] == ["store"]:
+        content, markdown, seeds = reproduce(only=finished())
+        store(SCRIPT, content, markdown, seeds, origins[SCRIPT])
+        return
     part, of = int(sys.argv[1]), int(sys.argv[2])
     images = data.load("mnist")
     for pool, strategy, seed in units()[part::of]:

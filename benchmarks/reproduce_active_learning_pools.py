@@ -11,7 +11,8 @@ import sys
 import numpy as np
 from scipy import stats
 
-from benchmarks.reproduce import kept
+from benchmarks.provenance import ROOT, code_hash, store
+from benchmarks.reproduce import kept, origins
 from uqhelpers import active_learning, data, ddu, mc_dropout, metrics, models, training
 
 SCRIPT = "reproduce_active_learning_pools"
@@ -139,6 +140,16 @@ def units(seeds=SEEDS):
     return [(pool, strategy, seed) for seed in seeds for pool in POOLS for strategy in STRATEGIES]
 
 
+def finished(seeds=SEEDS):
+    """The seeds whose loops have all been computed by the present code."""
+    folder, code = ROOT / "_build" / "reproduce", code_hash(SCRIPT)
+
+    def there(pool, strategy, seed):
+        return (folder / f"{SCRIPT}-{pool}-{strategy}-{seed}-{code}.json").exists()
+
+    return tuple(seed for seed in seeds if all(there(*unit) for unit in units([seed])))
+
+
 def reproduce(seeds=SEEDS):
     """All loops.
 
@@ -215,6 +226,9 @@ def spread(values, scale, digits):
 
 def main():
     """Compute some of the loops: ``python -m benchmarks.reproduce_active_learning_pools PART OF``."""
+    if sys.argv[1:] == ["store"]:
+        store(SCRIPT, *reproduce(finished()), origins[SCRIPT])
+        return
     part, of = int(sys.argv[1]), int(sys.argv[2])
     digits = data.load("digits")
     for pool, strategy, seed in units()[part::of]:

@@ -529,6 +529,31 @@ def test_seeds_may_run_side_by_side():
     assert [c.asked.tolist() for c in one] == [c.asked.tolist() for c in two]
 
 
+def test_two_ways_to_draw_at_random_tie_within_the_interval_of_their_paired_differences():
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    inputs = rng.normal(size=(200, 3)) + 0.8 * labels[:, None]
+    new, truth = rng.normal(size=(500, 3)), np.arange(500) % 2
+    new += 0.8 * truth[:, None]
+
+    def fit(x, y, seed):
+        return [x[y == c].mean(axis=0) if (y == c).any() else np.full(3, 0.4) for c in (0, 1)]
+
+    def evaluate(means):
+        nearer = np.square(new - means[0]).sum(axis=1) > np.square(new - means[1]).sum(axis=1)
+        return float(np.mean(nearer == truth))
+
+    def another(seen):
+        return np.random.default_rng([seen.seed, 1]).permutation(len(seen.inputs))[: seen.batch]
+
+    learner = al.Learner(fit, lambda model, x, seed: np.full((1, len(x), 2), 0.5), evaluate)
+    settings = {"initial": 4, "batch": 4, "rounds": 6, "seeds": range(60)}
+    one, two = (al.simulate(learner, inputs, labels, by, **settings) for by in ("random", another))
+    d = [b.figures["accuracy"].mean() - a.figures["accuracy"].mean() for a, b in zip(one, two, strict=True)]
+    assert np.std(d) > 0
+    assert abs(np.mean(d)) < 3 * np.std(d, ddof=1) / np.sqrt(60)  # three standard errors
+
+
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_curves():
     distributed = pytest.importorskip("distributed")

@@ -5,7 +5,15 @@ import json
 
 import pytest
 
-from benchmarks import bench, bench_conformal, bench_ddu, bench_mc_dropout, provenance, reproduce
+from benchmarks import (
+    bench,
+    bench_active_learning,
+    bench_conformal,
+    bench_ddu,
+    bench_mc_dropout,
+    provenance,
+    reproduce,
+)
 
 
 def test_every_benchmark_and_every_table_can_be_run_by_name():
@@ -141,3 +149,25 @@ def test_the_benchmark_of_sets_and_boxes_runs_small():
     rows = {row["name"]: row for row in bench_conformal.rows(inputs=3000, boxes=200, repeats=1)}
     assert len(rows) == 9
     assert all(row["ours_s"] > 0 for row in rows.values())
+
+
+@pytest.mark.parametrize("name", list(bench_active_learning.BOUNDS))
+def test_batches_were_chosen_as_many_times_as_fast_as_promised_and_were_the_same(name):
+    rows = stored_rows("active_learning")
+    found = [row for key, row in rows.items() if key.startswith(f"batch_bald, {name}")]
+    assert found
+    for row in found:
+        assert row["ratio"] < 1 / bench_active_learning.BOUNDS[name]
+        assert row["same"]
+        assert row["mib"] < bench_active_learning.MEMORY
+
+
+def test_ten_times_the_pool_took_no_more_memory():
+    tenth, whole = stored_rows("active_learning")["bald, streamed"]["mib"]
+    assert whole < tenth + 64  # a million scores are 8 MB, and sorting them takes some
+
+
+def test_the_benchmark_of_batches_runs_small():
+    rows = bench_active_learning.rows(inputs=200, samples=10, batch=3, streamed=1000, mnist=False)
+    assert all(row["same"] for row in rows[:-1])
+    assert len(rows) == 2
