@@ -284,11 +284,11 @@ def _step(pool, state, chosen, ceilings, rng):
             leader = open_[[bounds.argmax()]]
             best = max(best, pool.gains(leader, *everything)[0])
             open_ = open_[bounds >= best - SLACK]
-        order = np.argsort(groups, kind="stable")
+        order, guess = np.argsort(groups, kind="stable"), bounds[bounds >= best - SLACK]
         for count in HEATS:
             if 1.5 * count < len(state.shares) and len(open_) > 2 * FEW:
                 drawn = order[_systematic(state.shares[order], count, rng)]
-                open_ = _heat(pool, rough[drawn], open_, state, ceilings)
+                open_, guess = _heat(pool, rough[drawn], open_, guess, state, ceilings)
         value = pool.gains(open_, state.shares, rough)
         ceilings[open_] = np.minimum(ceilings[open_], value)
         open_ = open_[value >= value.max() - SLACK]
@@ -304,21 +304,22 @@ def _luck(pool, state, leader):
     return np.sqrt(state.shares @ np.square(change) / state.most)
 
 
-def _heat(pool, weights, places, state, ceilings):
-    """Those that may still be best, judged by some configurations, alike ones side by side."""
-    values = np.empty((len(places), len(weights)), np.float32)
+def _heat(pool, weights, places, guess, state, ceilings):
+    """Those that may still be best, by some configurations, alike ones side by side; and their gains."""
+    few = places[np.argsort(-guess, kind="stable")[:FEW]]
+    leader = few[[np.argmax(pool.gains(few, state.shares, state.weights))]]
+    ahead = pool.entropies(leader, weights) - pool.known[leader]
+    mean, lag, luck = np.empty(len(places)), np.empty(len(places)), np.empty(len(places))
     for part in _slices(len(places), BLOCK // (len(weights) * pool.classes)):
-        values[part] = (pool.entropies(places[part], weights) - pool.known[places[part]]).T
-    mean = values.mean(axis=1)
-    ceilings[places] = np.minimum(ceilings[places], mean + ERRORS * _error(values))
-    few = np.argsort(-mean, kind="stable")[:FEW]
-    leader = few[np.argmax(pool.gains(places[few], state.shares, state.weights))]
-    behind = values[leader] - values
-    keep = behind.mean(axis=1) <= ERRORS * _error(behind) + SLACK
-    keep[few] = True
-    return places[keep]
+        values = pool.entropies(places[part], weights) - pool.known[places[part]]
+        mean[part] = values.mean(axis=0)
+        ceiling = mean[part] + ERRORS * _error(values)
+        ceilings[places[part]] = np.minimum(ceilings[places[part]], ceiling)
+        lag[part], luck[part] = (ahead - values).mean(axis=0), _error(ahead - values)
+    keep = (lag <= ERRORS * luck + SLACK) | np.isin(places, few)
+    return places[keep], mean[keep]
 
 
 def _error(values):
-    """Standard error of each row's mean: neighbours are alike, so their differences tell what is chance."""
-    return np.sqrt(np.square(np.diff(values, axis=1)).mean(axis=1) / 2 / values.shape[1])
+    """Standard error of each column's mean: neighbours are alike, their differences are chance."""
+    return np.sqrt(np.square(np.diff(values, axis=0)).mean(axis=0) / 2 / len(values))
