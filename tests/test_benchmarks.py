@@ -11,6 +11,7 @@ import pytest
 from benchmarks import (
     before_after,
     bench,
+    bench_active_learning,
     bench_conformal,
     bench_ddu,
     bench_mc_dropout,
@@ -284,3 +285,25 @@ def test_a_row_runs_as_often_as_it_is_told(monkeypatch):
 def test_a_page_says_how_many_times_as_long():
     page = before_after.page({"metrics": {"aurc": [0.1, 0.12, 1.25]}})
     assert page.splitlines()[-1] == "| `metrics` | aurc | 0.1000 | 0.1200 | 1.25 |"
+
+
+@pytest.mark.parametrize("name", list(bench_active_learning.BOUNDS))
+def test_batches_were_chosen_as_many_times_as_fast_as_promised_and_were_the_same(name):
+    rows = stored_rows("active_learning")
+    found = [row for key, row in rows.items() if key.startswith(f"batch_bald, {name}")]
+    assert found
+    for row in found:
+        assert row["ratio"] < 1 / bench_active_learning.BOUNDS[name]
+        assert row["same"]
+        assert row["mib"] < bench_active_learning.MEMORY
+
+
+def test_ten_times_the_pool_took_no_more_memory():
+    tenth, whole = stored_rows("active_learning")["bald, streamed"]["mib"]
+    assert whole < tenth + 64  # a million scores are 8 MB, and sorting them takes some
+
+
+def test_the_benchmark_of_batches_runs_small():
+    rows = bench_active_learning.rows(inputs=200, samples=10, batch=3, streamed=1000, mnist=False)
+    assert all(row["same"] for row in rows[:-1])
+    assert len(rows) == 2

@@ -245,6 +245,9 @@ SCORE = {
         for x in (FAMILIAR, STRANGE)
     ],
     "ddu.GaussianFeatureDensity.score": lambda: [density().score(features(x)) for x in (FAMILIAR, AWAY)],
+    "active_learning.score": lambda: [
+        uq.active_learning.score(training.predict(classifier(), x), "entropy") for x in (FAMILIAR, STRANGE)
+    ],
     "ddu.ddu_score": lambda: [
         uq.ddu.ddu_score(density().log_density(features(x))) for x in (FAMILIAR, AWAY)
     ],

@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 from benchmarks import (
     boxes_adversarial,
     provenance,
+    reproduce_active_learning,
+    reproduce_active_learning_pools,
     reproduce_adversarial,
     reproduce_confidnet,
     reproduce_conformal,
@@ -424,3 +426,50 @@ def test_the_stored_boxes_are_drawn_one_for_each_budget():
     for box, drawn in zip(boxes_adversarial.boxes(runs[0], "fgsm, dropout"), budgets, strict=True):
         assert box["whislo"] <= box["q1"] <= box["med"] <= box["q3"] <= box["whishi"], drawn
     assert [label.get_text() for label in panels[0].get_xticklabels()] == [f"{e:g}" for e in budgets]
+
+
+# --- active learning ------------------------------------------------------------------------------------
+
+
+def test_the_stored_pages_of_active_learning_are_those_of_the_stored_figures():
+    for name, module in (
+        ("active_learning", reproduce_active_learning),
+        ("active_learning_pools", reproduce_active_learning_pools),
+    ):
+        content, page = stored(name)
+        assert page.startswith(module.page(content["loops"]))
+
+
+def test_on_the_repeated_pool_batches_pay_and_the_top_ten_lose():
+    loops = stored("active_learning")[0]["loops"]["repeated"]
+    at = {
+        name: np.mean([run["accuracy"][run["labels"].index(300)] for run in runs.values()])
+        for name, runs in loops.items()
+    }
+    assert at["bald"] < at["random"] < at["batch_bald"]
+
+
+def test_entropy_is_below_random_among_scrawls_and_bald_is_not():
+    loops = stored("active_learning_pools")[0]["loops"]["scrawls"]
+    base = reproduce_active_learning_pools.over_rounds(loops["random"])
+    gap = {
+        name: reproduce_active_learning_pools.over_rounds(loops[name]) - base for name in ("entropy", "bald")
+    }
+    assert gap["entropy"].max() < 0
+    assert gap["bald"].mean() > -0.02
+
+
+def test_labels_to_a_level_are_the_first_that_reach_it():
+    found = {"labels": [20, 30, 40], "accuracy": [0.5, 0.91, 0.89]}
+    assert reproduce_active_learning.labels_to(found, 0.9) == 30
+    assert reproduce_active_learning.labels_to(found, 0.95) is None
+
+
+def test_a_triple_is_looked_at_whole_but_for_what_has_a_label():
+    rng = np.random.default_rng(0)
+    left = np.setdiff1d(np.arange(9000), [5, 3005])
+    drawn = reproduce_active_learning.triples(3000)(left, rng)
+    counts = np.bincount(drawn % 3000)
+    assert len(drawn) <= reproduce_active_learning.SCORED
+    assert set(np.delete(counts, 5).tolist()) <= {0, 3}
+    assert counts[5] in (0, 1)

@@ -19,6 +19,7 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
+    "active_learning",
     "adversarial",
     "batches",
     "bayesian_linear_regression",

@@ -174,7 +174,7 @@ def netcal(cases):
 
 def baal(cases):
     """Heuristics of active learning. Its axes are inputs, classes, samples."""
-    from baal.active.heuristics import BALD, Certainty, Entropy, Margin
+    from baal.active.heuristics import BALD, BatchBALD, Certainty, Entropy, Margin
     from baal.bayesian.dropout import MCDropoutModule
 
     sampled = cases["sampled"]["probs"].transpose(1, 2, 0)
@@ -182,10 +182,13 @@ def baal(cases):
     alike = BALD().compute_score(cases["same members"]["probs"].transpose(1, 2, 0))
     undecided = softmax(cases["orientation"]["logits"])
     model = MCDropoutModule(network(cases["dropout"])).eval()
+    with seeded():
+        ranked = np.asarray(BatchBALD(num_samples=5, num_draw=4000)(sampled)).tolist()
     return {
         **sampled_network(cases, lambda inputs: model(inputs)),
         **moved_buffers(lambda model, inputs: MCDropoutModule(model)(inputs)),
         "mutual information": BALD().compute_score(sampled),
+        "place of the best input in a batch of five": ranked.index(int(np.asarray(BALD()(sampled))[0])),
         "smallest mutual information of same members": alike.min(),
         "share of it below 0": (alike < 0).mean(),
         "predictive entropy": Entropy().compute_score(sampled),
@@ -567,6 +570,18 @@ def probly(cases):
     return found | {f"mean of {name}": values.mean() for name, values in found.items()}
 
 
+def scikit_activeml(cases):
+    """BatchBALD: the batch, and the largest information that it says some labels hold together."""
+    from skactiveml.pool._bald import batch_bald
+
+    found = {}
+    for name, options in (("by default", {}), ("1,000 draws", {"n_MC_samples": 1000})):
+        scores = batch_bald(cases["sampled"]["probs"].copy(), 5, random_state=0, **options)
+        found[f"batch, {name}"] = np.nanargmax(scores, axis=1)
+        found[f"largest information, {name}"] = np.nanmax(scores)
+    return found
+
+
 @contextlib.contextmanager
 def standing_in(*packages):
     """Empty modules for what a library imports and nothing asked here needs, while it loads."""
@@ -620,6 +635,7 @@ LIBRARIES = {
     "popular recipe": popular_recipe,
     "netcal": netcal,
     "baal": baal,
+    "scikit-activeml": scikit_activeml,
     "foolbox": foolbox,
     "pytorch-ood": pytorch_ood,
     "torch-uncertainty": torch_uncertainty,

@@ -16,7 +16,7 @@ import numpy as np
 from tests.peers.cases import make_cases
 from tests.peers.record import STORED
 from tools.book import ROOT
-from uqhelpers import conformal, credal, metrics
+from uqhelpers import active_learning, conformal, credal, metrics
 
 PAGE = ROOT / "book" / "reference" / "disagreements.md"
 
@@ -78,6 +78,18 @@ def mean_of_samples(metric, key="probs"):
         return metric(metrics.from_logits(values) if key == "logits" else values)[0]
 
     return figure
+
+
+def place_of_the_best(cases):
+    """Where the input with the largest mutual information stands in our batch of five."""
+    probs = cases["sampled"]["probs"]
+    batch = active_learning.batch_bald(probs, 5).indices.tolist()
+    return batch.index(int(metrics.mutual_information(probs).argmax()))
+
+
+def information_of_the_batch(cases):
+    """The information of our batch of five, all configurations enumerated."""
+    return active_learning.batch_bald(cases["sampled"]["probs"], 5).information
 
 
 def median_quantile(cases):
@@ -288,6 +300,20 @@ ROWS = [
         mean_of_samples(metrics.predictive_entropy, "logits"),
         "logits are averaged, not probabilities",
         0,
+    ),
+    Row(
+        "baal",
+        "BatchBALD, batch of five: place of the best input, counted from 0",
+        "place of the best input in a batch of five",
+        place_of_the_best,
+        "the batch is ranked in reverse, one input too late: the best one falls out of it",
+    ),
+    Row(
+        "scikit-activeml",
+        "BatchBALD: information of a batch that it says it found, six networks (at most log 6)",
+        "largest information, by default",
+        information_of_the_batch,
+        "as many draws as networks by default: the estimate passes what six networks can tell apart",
     ),
     Row(
         "torch-uncertainty",

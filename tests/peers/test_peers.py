@@ -15,7 +15,7 @@ import pytest
 from tests.peers import cases as inputs
 from tests.peers import record, table
 from tools.book import ROOT
-from uqhelpers import conformal, credal, metrics
+from uqhelpers import active_learning, conformal, credal, metrics
 
 INSTALLED = ("scikit-learn", "scipy", "torchmetrics", "popular recipe")  # beside the pinned environment
 SINGLE = 1e-5  # what float32 arithmetic, and a constant added to a denominator, leave
@@ -750,6 +750,24 @@ class TestTable:
 
 SIZES = CASES["ranks"]["sizes"].tolist()
 RANKS = [conformal.rank(n, 0.1) for n in SIZES]
+
+
+class TestBatches:
+    """One batch of five from 60 inputs and six networks."""
+
+    def test_with_enough_draws_another_librarys_batch_is_ours(self):
+        ours = active_learning.batch_bald(SAMPLED, 5)
+        assert ours.indices.tolist() == theirs("scikit-activeml", "batch, 1,000 draws").tolist()
+        drawn = theirs("scikit-activeml", "largest information, 1,000 draws")
+        assert drawn == pytest.approx(ours.information, abs=0.02)
+
+    def test_six_networks_cannot_tell_more_than_log_six(self):
+        assert active_learning.batch_bald(SAMPLED, 5).information < np.log(6)
+        assert theirs("scikit-activeml", "largest information, by default") > np.log(6) + 0.05
+
+    def test_the_best_input_comes_first_and_not_after_the_batch(self):
+        assert table.place_of_the_best(CASES) == 0
+        assert theirs("baal", "place of the best input in a batch of five") == 5
 
 
 class TestConformalPrediction:
