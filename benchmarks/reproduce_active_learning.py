@@ -161,7 +161,8 @@ def reproduce(seeds=SEEDS, only=None):
             SCRIPT, f"{pool}-{strategy}-{seed}", lambda p=pool, s=strategy, one=seed: loop(p, s, one, images)
         )
         loops.setdefault(pool, {}).setdefault(strategy, {})[str(seed)] = found
-    return {"loops": loops}, page(loops), seeds
+    used = sorted({int(seed) for some in loops.values() for runs in some.values() for seed in runs})
+    return {"loops": loops}, page(loops), used
 
 
 def labels_to(found, level):

@@ -345,6 +345,14 @@ def test_the_weighted_average_is_the_pools_in_expectation_over_all_orders(taken)
     assert taken == 5 or plain > losses.mean() + 0.01
 
 
+def test_weights_are_above_zero():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        pool = int(rng.integers(1, 30))
+        taken = int(rng.integers(1, pool + 1))
+        assert al.lure_weights(rng.uniform(1e-3, 1, taken), pool).min() > 0
+
+
 def test_uniform_choices_have_weight_one():
     assert np.allclose(al.lure_weights(1 / np.arange(30, 20, -1), 30), 1)
     assert np.allclose(al.lure_weights([0.3, 0.2, 1.0], 3), 1)
@@ -491,6 +499,21 @@ def test_files_of_another_run_are_refused_and_torn_ones_begun_anew(tmp_path):
     assert json.loads(path.read_text())["settings"]["epochs"] == 3
 
 
+def test_a_folder_tells_pools_options_candidates_and_first_labels_apart(tmp_path):
+    run(World(), "power_bald", options={"beta": 0.0}, folder=tmp_path)
+    other = World(90)
+    for world, settings in (
+        (World(), {"options": {"beta": 50.0}}),
+        (World(), {"options": {"beta": 0.0}, "candidates": 20}),
+        (World(), {"options": {"beta": 0.0}, "initial": lambda rng: [0, 1, 2, 3]}),
+        (other, {"options": {"beta": 0.0}}),
+    ):
+        with pytest.raises(ValueError, match="folder"):
+            run(world, "power_bald", folder=tmp_path, **settings)
+    with pytest.raises(ValueError, match="name"):
+        run(World(), lambda seen: np.arange(seen.batch), folder=tmp_path)
+
+
 def test_no_more_is_looked_at_than_asked_for_and_chunks_change_nothing():
     world, sizes = World(), []
     sample = world.sample
@@ -609,6 +632,7 @@ P, F = sampled(), np.zeros((12, 2))
         (lambda: al.acquire(P, "badge", 3, features=None), "features"),
         (lambda: al.acquire(P[0], "bald", 3), "probs"),
         (lambda: al.acquire(iter([]), "bald", 3), "probs"),
+        (lambda: al.acquire(iter([P]), "batch_bald", 3), "strategy"),
         (lambda: al.acquire(np.log(P), "random", 3), "probs"),
         (lambda: al.score(P, "batch_bald"), "strategy"),
         (lambda: al.batch_bald(P, 3, configurations=2), "configurations"),

@@ -459,6 +459,34 @@ def test_entropy_is_below_random_among_scrawls_and_bald_is_not():
     assert gap["bald"].mean() > -0.02
 
 
+def test_the_stored_loops_say_what_the_chapter_says_of_them():
+    from scipy import stats as laws
+
+    loops = stored("active_learning_pools")[0]["loops"]
+
+    def ahead(pool, strategy):
+        """1, -1 or 0: ahead of random, behind it, or neither, by the 95 % interval."""
+        runs, base = (
+            reproduce_active_learning_pools.over_rounds(loops[pool][s]) for s in (strategy, "random")
+        )
+        d = runs - base
+        reach = laws.t(len(d) - 1).ppf(0.975) * laws.sem(d)
+        return int(np.sign(d.mean()) * (abs(d.mean()) > reach))
+
+    pools = ("clean", "scrawls", "blends", "repeated", "imbalanced")
+    assert [ahead(pool, "batch_bald") for pool in pools] == [1, 1, 1, 1, 1]
+    assert [ahead(pool, "bald") for pool in pools] == [0, 0, 0, -1, 1]
+    assert all(ahead("letters", strategy) <= 0 for strategy in loops["letters"])
+    for pool in ("clean", "repeated"):
+        margin, batch = (
+            reproduce_active_learning_pools.over_rounds(loops[pool][s]) for s in ("margin", "batch_bald")
+        )
+        assert margin.mean() > batch.mean() - 0.005
+    foreign = {name: np.mean([run["foreign"] for run in runs]) for name, runs in loops["letters"].items()}
+    assert foreign["epig"] == min(foreign.values())
+    assert np.mean([run["foreign"] for run in loops["scrawls"]["margin"]]) > 0.4
+
+
 def test_labels_to_a_level_are_the_first_that_reach_it():
     found = {"labels": [20, 30, 40], "accuracy": [0.5, 0.91, 0.89]}
     assert reproduce_active_learning.labels_to(found, 0.9) == 30

@@ -64,8 +64,8 @@ def acquire(probs, strategy="bald", batch=10, seed=0, **options):
 
     Parameters
     ----------
-    probs : array, shape (S, N, C) or (N, C), or iterable of such arrays
-        Class probabilities of the pool. An iterator (a generator, say) gives
+    probs : array, shape (S, N, C) or (N, C), or iterator of such arrays
+        Class probabilities of the pool. An iterator (a generator, not a list) gives
         them in chunks of inputs, and only scores are kept: for "random",
         "power_bald" and whatever ``score`` knows.
     strategy : str
@@ -74,7 +74,7 @@ def acquire(probs, strategy="bald", batch=10, seed=0, **options):
         Inputs to choose.
     seed : int or numpy.random.Generator
         Of what is drawn: "random", "power_bald", "badge", the configurations
-        of "batch_bald".
+        of "batch_bald", the first centre of "k_center" where nothing is known.
     **options
         ``beta`` for "power_bald", ``configurations`` for "batch_bald",
         ``targets`` for "epig", ``features`` for "badge" and "k_center", and
@@ -167,6 +167,8 @@ def power_bald(scores, batch, beta=1.0, seed=0):
 
 def _from_chunks(chunks, strategy, batch, rng, options):
     """The batch of a strategy that looks at inputs one by one, of a pool that comes in chunks."""
+    if strategy not in ("random", "power_bald", *SCORES):
+        raise ValueError(f"strategy: expected one that ranks inputs one by one for chunks, got {strategy!r}")
     name = "bald" if strategy == "power_bald" else strategy
     parts = []
     for chunk in chunks:

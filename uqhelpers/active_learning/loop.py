@@ -1,6 +1,7 @@
 """Whole loops: train, ask, train again; the same seeds for every strategy, resumed where they stopped."""
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -196,7 +197,14 @@ def simulate(
     plan = _Plan(
         learner, strategy, name, initial, batch, rounds, candidates, as_whole(chunk, "chunk"), options or {}
     )
-    described = json.loads(json.dumps({"batch": batch, "initial": first, **(settings or {})}))
+    if folder is not None and "<lambda>" in name:
+        raise ValueError(
+            "name: expected one for a function without a name, since its loops are kept; got none"
+        )
+    described = {"batch": batch, "initial": _described(initial), "candidates": _described(candidates)}
+    described |= {"options": {key: _described(value) for key, value in plan.options.items()}}
+    described |= {"pool": [_described(inputs), _described(labels)], **(settings or {})}
+    described = json.loads(json.dumps(described))
     import joblib
 
     jobs = [as_whole(seed, "seeds", low=0) for seed in seeds]
@@ -204,6 +212,16 @@ def simulate(
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     found = parallel(run(plan, inputs, labels, seed, folder, described) for seed in jobs)
     return list(bar(found, progress, total=len(jobs), desc=name, unit="loop"))
+
+
+def _described(value):
+    """What tells one argument from another in a file: numbers and names as they are, arrays by content."""
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    array = np.ascontiguousarray(to_numpy(value, "inputs"))
+    return f"{array.shape} {array.dtype} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,8 +77,8 @@ def repeated(images, labels, times=3, noise=0.1, seed=0):
 
     References
     ----------
-    Kirsch, van Amersfoort and Gal (2019), BatchBALD, section 4.2, repeat MNIST
-    in this way.
+    Kirsch, van Amersfoort and Gal (2019), BatchBALD, repeat MNIST in this
+    way.
     """
     images = as_real(images, "images").astype(np.float32)
     labels = as_labels(labels, np.inf, length=len(images))

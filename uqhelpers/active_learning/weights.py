@@ -118,8 +118,7 @@ def lure_risk(losses, chances, pool):
     Returns
     -------
     float
-        In the unit of the losses. It may be negative only where losses are, or
-        for a weight below 0, which early, likely choices have.
+        In the unit of the losses; all weights are above 0.
 
     Raises
     ------
