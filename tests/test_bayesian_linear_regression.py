@@ -449,6 +449,9 @@ def test_two_thousand_features_are_no_trouble():
         ({"alpha": np.nan}, "alpha: expected finite"),
         ({"alpha": [[1.0]]}, "alpha: expected numbers"),
         ({"alpha": "one"}, "alpha: expected numbers"),
+        ({"alpha": True}, "alpha: expected numbers, not True or False"),
+        ({"alpha": np.array([True, False])}, "alpha: expected numbers, not True or False"),
+        ({"beta": True}, "beta: expected numbers, not True or False"),
         ({"beta": 0}, r"beta: expected a number in"),
         ({"beta": np.inf}, "beta: expected a number"),
         ({"beta": [1.0, 2.0]}, "beta: expected a number"),
@@ -672,11 +675,17 @@ def test_what_a_student_cannot_answer_is_refused():
     cases = [
         (lambda: StudentLinearRegression(-1.0), "ratio: expected numbers of at least 0"),
         (lambda: StudentLinearRegression(None), "ratio: expected a number"),
+        (lambda: StudentLinearRegression(True), "ratio: expected numbers, not True or False"),
+        (lambda: StudentLinearRegression(1.0, True, 1.0), "shape: expected numbers, not True or False"),
+        (lambda: StudentLinearRegression(1.0, 1.0, True), "rate: expected numbers, not True or False"),
         (lambda: StudentLinearRegression(shape=-1.0), "shape: expected"),
         (lambda: StudentLinearRegression(shape=1.0), "rate: expected both"),
         (lambda: StudentLinearRegression(rate=np.nan), "rate: expected"),
         (lambda: StudentLinearRegression(basis=3), "basis: expected a function"),
         (lambda: StudentLinearRegression().predict(x), "x: expected data to be fitted first"),
+        (lambda: StudentLinearRegression(1.0).predict(x), "x: expected data to be fitted first"),
+        (lambda: StudentLinearRegression(0.0, 1.0, 1.0).predict(x), "ratio: expected above 0"),
+        (lambda: StudentLinearRegression([1.0, 2.0], 1.0, 1.0).predict(x), "ratio: expected one number or 4"),
         (lambda: StudentLinearRegression().fit(x[:4], y[:4]).predict(x), "y: expected more examples than"),
         (lambda: StudentLinearRegression().fit(x[:6] * 0, y[:6]).predict(x), "ratio: expected above 0"),
         (lambda: StudentLinearRegression([1.0, 2.0]).fit(x, y).predict(x), "ratio: expected one number or 4"),
@@ -688,6 +697,37 @@ def test_what_a_student_cannot_answer_is_refused():
     for call, message in cases:
         with pytest.raises(ValueError, match=f"^{message}"):
             call()
+
+
+def test_an_exact_line_is_refused_for_its_errors_not_for_its_number():
+    for x in ([0, 0, 0, 0], [0, 1, 2, 3]):
+        model = StudentLinearRegression(basis=LinearBasis(bias=False)).fit(x, [0, 0, 0, 0])
+        with pytest.raises(ValueError, match=r"^y: expected targets that leave an error .* got 4 that"):
+            model.predict([1.0])
+
+
+def test_before_data_a_student_is_its_prior():
+    ratio, shape, rate = np.array([0.5, 2.0]), 3.0, 0.4
+    model = StudentLinearRegression(ratio, shape, rate)
+    assert model.noise() == (shape, rate)
+    got = model.predict([0.0, 2.0])
+    rng = np.random.default_rng(0)
+    beta = rng.gamma(shape, 1 / rate, size=(200_000, 1))
+    bias, slope = (rng.normal(size=beta.shape) / np.sqrt(each * beta) for each in ratio)
+    drawn = bias + slope * [0.0, 2.0] + rng.normal(size=beta.shape) / np.sqrt(beta)
+    low, high = got.interval(0.8).T
+    assert np.mean((low < drawn) & (drawn < high), axis=0) == pytest.approx(0.8, abs=0.005)
+    assert np.all(got.mean == 0)
+    assert got.degrees_of_freedom == 6
+    # and the first example is judged by it: prior, then posterior, is the joint density of two
+    x, y = [0.5, -1.0], [0.3, 1.1]
+    forth = model.predict(x[:1]).log_likelihood(y[:1]) + (
+        StudentLinearRegression(ratio, shape, rate).fit(x[:1], y[:1]).predict(x[1:]).log_likelihood(y[1:])
+    )
+    back = model.predict(x[1:]).log_likelihood(y[1:]) + (
+        StudentLinearRegression(ratio, shape, rate).fit(x[1:], y[1:]).predict(x[:1]).log_likelihood(y[:1])
+    )
+    assert forth == pytest.approx(back, rel=1e-12)
 
 
 # --- what once went wrong in silence ------------------------------------------------------------------

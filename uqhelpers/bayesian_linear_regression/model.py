@@ -299,9 +299,16 @@ class BayesianLinearRegression:
 # Arguments
 
 
+def no_switch(value, name):
+    """The value itself, unless it is True or False: those would pass for 1 and 0."""
+    if to_numpy(value, name).dtype.kind == "b":
+        raise ValueError(f"{name}: expected numbers, not True or False, got {value!r}")
+    return value
+
+
 def _as_alpha(alpha):
     """Precision of the prior, of all weights or of each; 0 is a flat one."""
-    values = as_real(alpha, "alpha")
+    values = as_real(no_switch(alpha, "alpha"), "alpha")
     low, high = PRECISIONS
     if values.ndim > 1 or not np.all((values == 0) | ((low <= values) & (values <= high))):
         raise ValueError(
@@ -313,7 +320,7 @@ def _as_alpha(alpha):
 def _as_beta(beta):
     """Precision of the noise."""
     low, high = PRECISIONS
-    return as_number(beta, "beta", low=low, high=high)
+    return as_number(no_switch(beta, "beta"), "beta", low=low, high=high)
 
 
 def _as_rows(x):

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from uqhelpers._checks import as_number, as_real
-from uqhelpers.bayesian_linear_regression.model import BayesianLinearRegression
+from uqhelpers.bayesian_linear_regression.model import BayesianLinearRegression, no_switch
 from uqhelpers.bayesian_linear_regression.triangle import combine, one_a_weight
 from uqhelpers.metrics import RegressionPrediction
 
@@ -97,7 +97,8 @@ class StudentLinearRegression:
     Given the precision of the noise β, the weights have the prior precision
     ``ratio`` · β; β itself has a Gamma prior. Both are updated in closed form,
     and a new observation is a Student t. With the defaults, a flat prior of the
-    weights and p(β) ∝ 1/β, it is the classical prediction interval.
+    weights and p(β) ∝ 1/β, it is the classical prediction interval. Before any
+    data the model is its prior, if nothing in that is flat.
 
     Parameters
     ----------
@@ -140,7 +141,8 @@ class StudentLinearRegression:
             raise ValueError("ratio: expected a number, or one a weight, got None")
         with _in_these_words():
             self._weights = BayesianLinearRegression(ratio, 1.0, basis)
-        self.shape, self.rate = as_number(shape, "shape", low=0), as_number(rate, "rate", low=0)
+        self.shape = as_number(no_switch(shape, "shape"), "shape", low=0)
+        self.rate = as_number(no_switch(rate, "rate"), "rate", low=0)
         if (self.shape == 0) != (self.rate == 0):
             raise ValueError(
                 f"rate: expected both it and shape above 0, or both 0, got {rate:g} and {shape:g}"
@@ -195,7 +197,7 @@ class StudentLinearRegression:
         return self
 
     def noise(self):
-        """The Gamma posterior of the noise's precision β.
+        """The Gamma posterior of the noise's precision β; its prior, before any data.
 
         Returns
         -------
@@ -206,19 +208,25 @@ class StudentLinearRegression:
         Raises
         ------
         ValueError
-            If no data have been seen, or too few for a flat prior: those leave
-            no degree of freedom, or no error to judge the noise by.
+            If there are neither data nor a prior of the noise, or if the data leave
+            no degree of freedom, or no error, to judge the noise by.
         """
+        if self._weights.n == 0 and self.shape > 0:  # the prior: there is one to speak of
+            return self.shape, self.rate
         width = self._weights._width()
         with _in_these_words():
             ratio = one_a_weight(self._weights.alpha, width)
         flat = int(np.sum(ratio == 0))
         misfit = combine(self._weights._triangle, ratio, 1.0)[2]
         shape, rate = self.shape + (self._weights.n - flat) / 2, self.rate + misfit / 2
-        if shape <= 0 or rate <= 0:
+        if shape <= 0:
             raise ValueError(
-                f"y: expected more examples than weights with a flat prior ({flat}), "
-                f"and targets that leave an error, got {self._weights.n}"
+                f"y: expected more examples than weights with a flat prior ({flat}), got {self._weights.n}"
+            )
+        if rate <= 0:
+            raise ValueError(
+                f"y: expected targets that leave an error to judge the noise by, got {self._weights.n} "
+                "that the weights fit without one"
             )
         return float(shape), float(rate)
 

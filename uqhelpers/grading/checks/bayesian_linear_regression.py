@@ -304,18 +304,22 @@ WORDS = ("line", "noisy", "curve", "drift")
 
 
 def laboratories(seed):
-    """Data sets of known kinds: a fine line, a poor instrument, a curve, an instrument that drifts."""
+    """Data sets of known kinds: a fine line, a poor instrument, a curve, an instrument that drifts.
+
+    Heights and periods vary, so that no threshold tuned to one of them passes.
+    """
     rng = np.random.default_rng(seed)
     kinds = list(rng.permutation([*WORDS, *WORDS]))
     sets = []
     for kind in kinds:
         x = rng.uniform(-3, 3, size=300)
-        noise = {"noisy": 0.6}.get(kind, 0.2) * rng.normal(size=300)
+        noise = (rng.uniform(0.5, 0.8) if kind == "noisy" else 0.2) * rng.normal(size=300)
+        height, phase = rng.uniform(0.7, 1.2), rng.uniform(0, 6)
         y = rng.normal() + rng.normal() * x + noise
         if kind == "curve":
-            y = y + 0.8 * np.sin(2.5 * x + rng.uniform(0, 6))
+            y = y + height * np.sin(rng.uniform(2, 4) * x + phase)
         if kind == "drift":  # slow in time, and time is the order of the rows
-            y = y + 0.8 * np.sin(2 * np.pi * np.arange(300) / 150 + rng.uniform(0, 6))
+            y = y + height * np.sin(2 * np.pi * np.arange(300) / rng.uniform(60, 150) + phase)
         sets.append((x, y))
     return [str(kind) for kind in kinds], sets
 
