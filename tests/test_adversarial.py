@@ -672,7 +672,7 @@ def test_what_is_undecided_abstains():
 
 
 def test_choosing_and_bounding_on_the_same_draws_promises_too_much():
-    """Why two samples are taken: ten classes alike, and the winner of the draws looks like a favourite."""
+    """Why two samples are taken: two classes alike, and the winner of the draws looks like a favourite."""
     rng = np.random.default_rng(0)
     counts = rng.multinomial(100, np.full(2, 0.5), size=2000)
     same = adversarial.clopper_pearson(counts.max(axis=1), 100, 0.05) > 0.5

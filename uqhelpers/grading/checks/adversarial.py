@@ -87,7 +87,7 @@ def worst_loss(x, y, w, b, epsilon, bounded=True, opposite=False, common=False, 
 @question(
     "q2",
     points=3,
-    hint="How far can each pixel go on its own, in the direction that hurts? The loss falls with y f.",
+    hint="How far can each pixel go on its own, in the direction that hurts? The loss grows as y f falls.",
     forbids=ATTACKS,
     read="One step",
 )
@@ -252,7 +252,7 @@ def a_promise_rests_on_a_bound(learner, seed):
 
 
 def alarms(seed):
-    """Scores of clean inputs, and of the same attacked in four ways."""
+    """Scores of clean inputs, and of others attacked in four ways."""
     rng = np.random.default_rng(seed)
     while True:
         clean = rng.normal(size=100)
@@ -306,6 +306,6 @@ q7 = manual(
     "A Bayesian network whose entropy rises under FGSM: what is missing, and which experiment?",
     {
         "one step lands between the classes: an attack that iterates, through the average that answers": 1,
-        "an attacker who knows the alarm, wrong *and* unnoticed by budget, with the check-list passed": 1,
+        "an attacker who knows the alarm, and as the result the share that is wrong *and* unnoticed": 1,
     },
 )
