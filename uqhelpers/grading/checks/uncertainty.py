@@ -28,10 +28,14 @@ def divergence(p, q):
     return (p * np.log(p / q)).sum(-1)
 
 
-def some_beliefs(seed, models=3, size=None, of=4):
-    rng = np.random.default_rng(seed)
-    weights = rng.permutation([0.55, 0.3, 0.15]) + rng.uniform(-0.02, 0.02, size=3)
-    return weights / weights.sum(), rng.dirichlet(np.full(of, 0.8), size=(models, *(size or ())))
+def some_beliefs(seed, size=()):
+    """Beliefs in three models over four classes, and in another number of models over another of classes."""
+    rng, cases = np.random.default_rng(seed), []
+    for shares, classes in (([0.55, 0.3, 0.15], 4), ([0.5, 0.3, 0.15, 0.05], rng.choice([3, 5]))):
+        weights = rng.permutation(shares) + rng.uniform(-0.02, 0.02, size=len(shares))
+        probs = rng.dirichlet(np.full(classes, 0.8), size=(len(shares), *size))
+        cases.append((weights / weights.sum(), probs))
+    return cases
 
 
 def taught(weights, probs, weighted=True, joint=True, open_ended=False):
@@ -52,15 +56,7 @@ def taught_then(weights, probs, weighted=True, first=0):
     return taught(weights, probs, weighted) - taught_by(first, weights, probs, weighted)
 
 
-@question(
-    "q1",
-    points={"`together`": 2, "`then`": 1},
-    hint="Given the model the two labels are independent; averaged over the models they are not.",
-    forbids=ENTROPIES,
-    read="Two entropies, and what is between them",
-)
-def two_labels_teach_less_than_twice(learner, seed):
-    weights, probs = some_beliefs(seed, size=(2,))
+def check_two_labels(learner, weights, probs):
     with part("`together`"):
         expect_close(
             learner.call("together", weights, probs),
@@ -90,6 +86,18 @@ def two_labels_teach_less_than_twice(learner, seed):
                 "the right idea in bits: use the natural logarithm": lambda v: v / np.log(2),
             },
         )
+
+
+@question(
+    "q1",
+    points={"`together`": 2, "`then`": 1},
+    hint="Given the model the two labels are independent; averaged over the models they are not.",
+    forbids=ENTROPIES,
+    read="Two entropies, and what is between them",
+)
+def two_labels_teach_less_than_twice(learner, seed):
+    for weights, probs in some_beliefs(seed, size=(2,)):
+        check_two_labels(learner, weights, probs)
 
 
 def wild_logits(seed):
@@ -162,15 +170,8 @@ def unbiased(probs, full=None, fewer=None, rule=False):
     return (models if full is None else full) * all_of_them - (models - 1 if fewer is None else fewer) * less
 
 
-@question(
-    "q3",
-    points=3,
-    hint="Two equations, I_S = I - c/S and the same for S - 1, and two unknowns, I and c.",
-    read="A few samples agree too much",
-)
-def leaving_one_out_tells_the_bias(learner, seed):
-    rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.ones(3), size=(5, 7))
+def check_without_bias(learner, probs):
+    models = len(probs)
     expect_close(
         learner.call("without_bias", probs),
         lambda **slips: unbiased(probs, **slips),
@@ -184,10 +185,28 @@ def leaving_one_out_tells_the_bias(learner, seed):
                 "full": 0,
                 "fewer": -1,
             },
-            "the two factors are one too high: solve the two equations once more": {"full": 6, "fewer": 5},
-            "the sign: the correction goes up, away from what fewer models saw": {"full": -3, "fewer": -4},
+            "the two factors are one too high: solve the two equations once more": {
+                "full": models + 1,
+                "fewer": models,
+            },
+            "the sign: the correction goes up, away from what fewer models saw": {
+                "full": 2 - models,
+                "fewer": 1 - models,
+            },
         },
     )
+
+
+@question(
+    "q3",
+    points=3,
+    hint="Two equations, I_S = I - c/S and the same for S - 1, and two unknowns, I and c.",
+    read="A few samples agree too much",
+)
+def leaving_one_out_tells_the_bias(learner, seed):
+    rng = np.random.default_rng(seed)
+    for models in rng.permutation([3, *rng.choice([4, 5, 6, 7, 8], size=2, replace=False)]):
+        check_without_bias(learner, rng.dirichlet(np.ones(3), size=(models, 7)))
 
 
 def squared_parts(weights, probs, weighted=True, half=False):
@@ -205,15 +224,7 @@ def squared_regret(weights, probs, q, weighted=True, best=False, half=False):
     return weights @ ((probs - q) ** 2).sum(-1) * (0.5 if half else 1)
 
 
-@question(
-    "q4",
-    points={"the total": 0.5, "the aleatoric part": 0.5, "the epistemic part": 1, "`regret`": 1},
-    hint="What does it cost, on average, to announce p where p is true? And to announce q there?",
-    read="Why the average is the best that you can do",
-)
-def another_loss_has_its_own_decomposition(learner, seed):
-    weights, probs = some_beliefs(seed)
-    q = np.random.default_rng([seed, 1]).dirichlet(np.full(4, 2.0))
+def check_squared_loss(learner, weights, probs, q):
     names = ["the total", "the aleatoric part", "the epistemic part"]
     got = expect_parts(learner.call("squared", weights, probs), names)
     logs = [entropy(weights @ probs), weights @ entropy(probs)]
@@ -248,6 +259,18 @@ def another_loss_has_its_own_decomposition(learner, seed):
                 "the weights are missing: you do not believe in all models equally": {"weighted": False},
             },
         )
+
+
+@question(
+    "q4",
+    points={"the total": 0.5, "the aleatoric part": 0.5, "the epistemic part": 1, "`regret`": 1},
+    hint="What does it cost, on average, to announce p where p is true? And to announce q there?",
+    read="Why the average is the best that you can do",
+)
+def another_loss_has_its_own_decomposition(learner, seed):
+    for weights, probs in some_beliefs(seed):
+        q = np.random.default_rng([seed, 1]).dirichlet(np.full(probs.shape[1], 2.0))
+        check_squared_loss(learner, weights, probs, q)
 
 
 def wrong_list(seed):
