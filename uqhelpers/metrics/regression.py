@@ -218,8 +218,9 @@ def regression_calibration_curve(mean, std, y, levels=None, kind="interval"):
     levels : array, shape (L,), optional
         Probability levels from 0 to 1; by default .05, .10, ..., .95.
     kind : {"interval", "quantile"}
-        Central intervals, which judge the spread only, or quantiles, which
-        judge the shift too and are what the paper below calls calibrated.
+        Central intervals, which judge the spread and cannot tell a shift from a
+        spread that is too small, or quantiles, which show the shift and are what
+        the paper below calls calibrated.
 
     Returns
     -------

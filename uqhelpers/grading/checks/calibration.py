@@ -94,6 +94,13 @@ def the_parts_of_a_log_score_are_right(learner, seed):
             what="the reliability",
             mistakes=shared | {"that is the resolution: the two are swapped": divergence(rate, base)},
         )
+        never = np.where(forecast == values[0], 0.0, happened)  # a bin whose rate is 0
+        rates = np.array([never[forecast == value].mean() for value in values])
+        reliability = as_number(learner.call("log_parts", forecast, never)[0], "the reliability")
+        expect(
+            np.isclose(reliability, divergence(rates, values)),
+            "where the event never happens in a bin: 0 log 0 counts as 0",
+        )
     with part("the resolution"):
         expect_close(
             got[1],
