@@ -463,3 +463,11 @@ def test_importing_it_imports_neither_torch_nor_scikit_learn():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_shares_that_lie_far_apart_leave_probabilities():
+    probs = np.array([[0.1, 0.2, 0.3, 0.4]])
+    found = in_another_mix(probs, [1e-320, 1, 1, 1], [1, 1, 1, 1])
+    assert found == pytest.approx(np.array([[1.0, 0.0, 0.0, 0.0]]))
+    back = in_another_mix(probs, [1, 1, 1, 1], [1e-320, 1, 1, 1])
+    assert back == pytest.approx(np.array([[0.0, 2 / 9, 3 / 9, 4 / 9]]))

@@ -182,11 +182,13 @@ def in_another_mix(probs, old, new):
     if np.any((new > 0) & (old == 0)):
         lacking = np.flatnonzero((new > 0) & (old == 0)).tolist()
         raise ValueError(f"old: expected a share of every class that new has, got none of class {lacking}")
-    weighted = probs * np.divide(new, old, out=np.zeros_like(new), where=old > 0)
-    total = weighted.sum(axis=-1, keepdims=True)
-    if not total.all():
+    with np.errstate(divide="ignore", invalid="ignore"):  # in logs, as shares may lie far apart
+        logs = np.log(probs) + np.where(new > 0, np.log(new) - np.log(old), -np.inf)
+    largest = logs.max(axis=-1, keepdims=True)
+    if np.isneginf(largest).any():
         raise ValueError("probs: expected some probability of a class that new has, got a row without any")
-    return weighted / total
+    weighted = np.exp(logs - largest)
+    return weighted / weighted.sum(axis=-1, keepdims=True)
 
 
 def _as_shares(values, name, classes):
