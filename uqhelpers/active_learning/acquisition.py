@@ -75,7 +75,7 @@ def acquire(probs, strategy="bald", batch=10, seed=0, **options):
     seed : int or numpy.random.Generator
         Of what is drawn: "random", "power_bald", "badge", the configurations
         of "batch_bald", the first centre of "k_center" where nothing is known.
-    **options
+    options : keyword arguments
         ``beta`` for "power_bald", ``configurations`` for "batch_bald",
         ``targets`` for "epig", ``features`` for "badge" and "k_center", and
         ``known`` for the latter.
@@ -89,8 +89,8 @@ def acquire(probs, strategy="bald", batch=10, seed=0, **options):
     Raises
     ------
     ValueError
-        If there is no such strategy, an option is missing or not one of its
-        own, the pool is smaller than the batch, or an array is not as described.
+        If an option is missing or not one of the strategy's own, or the pool is
+        smaller than the batch.
 
     Examples
     --------

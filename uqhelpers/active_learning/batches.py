@@ -87,7 +87,7 @@ def batch_bald(probs, batch, configurations=10_000, seed=0):
     Raises
     ------
     ValueError
-        If ``probs`` is not as described, or there are fewer inputs than asked for.
+        If there are fewer inputs than asked for.
 
     References
     ----------

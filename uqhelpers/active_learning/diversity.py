@@ -29,11 +29,6 @@ def k_center(features, batch, known=None, seed=0):
     array of int, shape (batch,)
         In the order of choice; of several equally far the lowest index.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
-
     References
     ----------
     Gonzalez (1985), Clustering to minimize the maximum intercluster distance.
@@ -107,11 +102,6 @@ def badge(probs, features, batch, seed=0):
     -------
     array of int, shape (batch,)
         In the order of choice, no place twice.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
 
     References
     ----------

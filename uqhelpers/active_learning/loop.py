@@ -176,8 +176,8 @@ def simulate(
     Raises
     ------
     ValueError
-        If an argument is not as described, the pool is too small, a strategy
-        chooses what it may not, or the folder holds something else.
+        If the pool is too small, a strategy chooses what it may not, or the
+        folder holds something else.
     """
     if not isinstance(learner, Learner):
         raise ValueError(f"learner: expected a Learner, got {type(learner).__name__}")

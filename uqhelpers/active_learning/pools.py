@@ -32,7 +32,7 @@ def scrawls(images, labels, count, parts=4, seed=0):
     Raises
     ------
     ValueError
-        If there are fewer classes than parts, or an argument is not as described.
+        If there are fewer classes than parts.
     """
     kind = getattr(images, "dtype", np.float64)
     images = as_real(images, "images")
@@ -69,11 +69,6 @@ def repeated(images, labels, times=3, noise=0.1, seed=0):
     images : array, shape (times · N, ...), float32
         Copy ``j`` of image ``i`` stands at ``i + j · N``.
     labels : array of int, shape (times · N,)
-
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
 
     References
     ----------

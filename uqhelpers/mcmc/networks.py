@@ -279,7 +279,7 @@ def network_posterior(
         times the root of the temperature where it is below 1.
     target, seed
         As for :func:`sample`.
-    **settings
+    settings : keyword arguments
         Further arguments of :func:`sample`; the mass is that of the prior
         unless told.
 
@@ -290,7 +290,7 @@ def network_posterior(
     Raises
     ------
     ValueError
-        If an argument is not as described, or labels and inputs do not fit.
+        If labels and inputs do not fit.
 
     References
     ----------
@@ -366,11 +366,6 @@ def network_prior(
     -------
     array, shape (S, N, C), (S, N) or (S, N, K), float64
         Class probabilities, or values of the function.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not as described.
     """
     as_choice(likelihood, "likelihood", LIKELIHOODS)
     inputs, outputs = _as_table(join(inputs), "inputs"), as_whole(outputs, "outputs")

@@ -184,8 +184,8 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is not as described, the density or its slope is not
-        finite at a start, or the checkpoint is of another run.
+        If the density or its slope is not finite at a start, or the checkpoint
+        is of another run.
 
     References
     ----------
