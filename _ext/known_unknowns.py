@@ -175,8 +175,9 @@ def chapters(app):
 
 def cards(app, docname):
     """A card for each chapter: a picture from it, the question it answers, and what one can do after it."""
-    known = yaml.safe_load(Path(app.srcdir, "book/cards.yml").read_text(encoding="utf-8"))
-    app.env.note_dependency(str(Path(app.srcdir, "book/cards.yml")))
+    path = Path(app.srcdir, "book/cards.yml")
+    known = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    app.env.note_dependency(str(path))
     lines = ["::::{grid} 1 2 2 3", ":gutter: 3", ":class-container: uq-cards", ""]
     for page, path in chapters(app).items():
         app.env.note_dependency(str(path))
@@ -241,8 +242,11 @@ def foot(app, pagename, templatename, context, doctree):
 
 
 def version(app):
-    text = Path(app.srcdir, "pyproject.toml").read_text(encoding="utf-8")
-    return re.search(r'^version = "([^"]+)"', text, re.MULTILINE)[1]
+    path = Path(app.srcdir, "pyproject.toml")
+    found = re.search(
+        r'^version = "([^"]+)"', path.read_text(encoding="utf-8") if path.exists() else "", re.M
+    )
+    return found[1] if found else "(no version)"
 
 
 def slug(term):
@@ -281,6 +285,7 @@ def setup(app):
     app.connect("doctree-read", dress_tables)
     app.connect("env-get-outdated", reread_what_ran)
     app.connect("env-before-read-docs", refuse_execution)
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", say_what_raises, priority=400)  # before Napoleon reads it
     app.connect("html-page-context", tidy_scripts, priority=900)
     app.connect("html-page-context", give_tables_room)

@@ -3,13 +3,15 @@
 In each row ``ratio`` is our time over the baseline's: below 1 we are faster. Both
 choose from the same probabilities and draw the same configurations, and
 ``same`` says whether they chose the same batch. The predictions on MNIST are
-those of a LeNet trained on a few labels.
+those of a LeNet trained on a few labels. The limits: a pass over the
+probabilities and a logarithm of each, without which there is no expected entropy.
 """
 
 import tracemalloc
 
 import numpy as np
 
+from benchmarks.limits import Limit, elementwise, one_pass, several
 from benchmarks.timing import row, seconds
 from uqhelpers import active_learning, data, mc_dropout, metrics, models, training
 from uqhelpers.active_learning import batches
@@ -17,6 +19,13 @@ from uqhelpers.active_learning import batches
 BOUNDS = {"MNIST, 100": 8, "MNIST, 300": 15, "no structure": 5}  # times as fast as the plain formula
 MEMORY = 256  # MiB that a batch may take at most, beside the probabilities themselves
 BASELINE = "the plain formula in NumPy"
+ANSWERS = (
+    "each step also weighs candidates under up to 10,000 configurations of answers; "
+    "how many candidates cannot be told without looking"
+)
+ENTROPIES = (
+    "chunks are made; probabilities are checked, averaged over samples, and multiplied by their logarithms"
+)
 LABELS = {"MNIST, 100 labels": 100, "MNIST, 300 labels": 300}
 
 
@@ -92,6 +101,25 @@ def chunks(inputs, size, samples, classes):
         yield np.roll(base, start // size, axis=1)[:, : inputs - start]
 
 
+def logarithm(part, out):
+    """In the precision of what is given."""
+    np.log(part, out=out.view(part.dtype)[: len(part)])
+
+
+def least(probs):
+    """What every way to a batch has to do with the probabilities of a pool."""
+    probs = np.ascontiguousarray(probs)
+    work = several(one_pass(probs), elementwise(logarithm, probs))
+    return Limit("one pass over the probabilities and one logarithm of each", work, why=ANSWERS)
+
+
+def least_of_stream(streamed, size, samples):
+    """The same for a stream, whose chunks are alike: that of one of them, so many times."""
+    (part,) = chunks(size, size, samples, 10)
+    words = "one pass over every chunk, once it is made, and one logarithm of each probability"
+    return Limit(words, least(part).work, streamed / size, ENTROPIES)
+
+
 def rows(inputs=10_000, samples=100, batch=10, streamed=1_000_000, repeats=1, mnist=True):
     """Measure all; the sizes are arguments so that a test can run it small.
 
@@ -116,7 +144,7 @@ def rows(inputs=10_000, samples=100, batch=10, streamed=1_000_000, repeats=1, mn
                 found["plain"] = plain_batch_bald(probs, batch)[0]
 
             note = f"{inputs:,} x {probs.shape[2]}, {samples} samples, batch {batch}, one thread"
-            entry = row(f"batch_bald, {name}", ours, BASELINE, plain, repeats, note)
+            entry = row(f"batch_bald, {name}", ours, BASELINE, plain, repeats, note, least(probs))
             entry["same"] = found["ours"] == found["plain"]
             entry["mib"] = most_memory(ours)
             entry["note"] += f"; the {'same' if entry['same'] else 'not the same'} batch"
@@ -127,16 +155,16 @@ def rows(inputs=10_000, samples=100, batch=10, streamed=1_000_000, repeats=1, mn
         def stream(count):
             return active_learning.acquire(chunks(count, size, samples, 10), "bald", batch)
 
-        held = {}
+        limit, held = least_of_stream(streamed, size, samples), {}
         for count in (streamed // 10, streamed):
             held[count] = most_memory(lambda count=count: stream(count))
-        entry = row("bald, streamed", lambda: stream(streamed), "", None, 1, "")
+        entry = row("bald, streamed", lambda: stream(streamed), "", None, 1, "", limit)
         entry["mib"] = list(held.values())
         making = seconds(lambda: sum(len(part) for part in chunks(streamed, size, samples, 10)))
         entry["note"] = (
             f"{streamed:,} x 10, {samples} samples, in chunks of {size:,}; making the chunks takes "
             f"{making:.1f} s of it; at most {held[streamed // 10]:.0f} MiB for a tenth of the pool, "
-            f"{held[streamed]:.0f} MiB for all of it"
+            f"{held[streamed]:.0f} MiB for all of it{entry['note']}"
         )
         table.append(entry)
     return table

@@ -6,7 +6,8 @@ warm-up and compilation are outside of both. A baseline that is not installed
 leaves its time empty (``make peers`` makes an environment that holds them).
 Both peers run in the two ways there are: all chains in one ``vmap``, and one
 chain after the other. ``draws`` rows compare chains in one ``vmap`` with a
-Python loop over chains, both ours.
+Python loop over chains, both ours. The limits: the gradients alone, of all chains
+at once, compiled; one for each effective draw, or one for each leapfrog step.
 """
 
 import time
@@ -14,12 +15,15 @@ import time
 import numpy as np
 
 from benchmarks import posterior_references as references
-from benchmarks.timing import installed
+from benchmarks.limits import Limit, beside
+from benchmarks.timing import best_of, installed
 from uqhelpers import mcmc
 from uqhelpers.mcmc import jax_networks
 
 CHAINS = 4
 BOUND = 2.0  # times as many effective draws a second as NUTS at its defaults
+TRAJECTORIES = "a draw that depends little on the one before is many leapfrog steps away, a gradient each"
+LEAPFROG = "steps also draw momenta, move positions, and accept or reject"
 LOOP = {"network": 1.2, "banana": 8.0}  # times as fast as a loop over chains
 
 
@@ -136,9 +140,26 @@ def timed(run, plan, places):
     return 1000 * (time.perf_counter() - began) / worth(drawn, plan, places)
 
 
-def entry(name, own, baseline, theirs, note):
+def gradients(log_density, start, arguments, count, words, why):
+    """So many gradients of the density, one after the other, of all chains at once, and nothing else."""
+    import jax
+
+    slope = jax.vmap(jax.grad(lambda position: log_density(position, *arguments)))
+    some = min(int(np.ceil(count)), 1000)  # the rest takes as long
+
+    @jax.jit
+    def run(position):
+        # A step of no length: the next gradient has to wait for this one.
+        return jax.lax.scan(lambda at, _: (at + 1e-9 * slope(at), None), position, length=some)[0]
+
+    start = np.asarray(start, np.float32)
+    jax.block_until_ready(run(start))  # compiles
+    return Limit(words, lambda: jax.block_until_ready(run(start)), count / some, why)
+
+
+def entry(name, own, baseline, theirs, note, limit):
     """One row, as ``timing.row`` makes them."""
-    return {
+    made = {
         "name": name,
         "ours_s": own,
         "baseline": baseline,
@@ -146,6 +167,7 @@ def entry(name, own, baseline, theirs, note):
         "ratio": None if theirs is None else own / theirs,
         "note": note if theirs is not None else f"{note}; baseline not installed",
     }
+    return beside(made, limit, limit.times * best_of(limit.work, 3))
 
 
 def in_a_loop(log_density, start, arguments, draws, **options):
@@ -182,18 +204,28 @@ def rows(draws=400, warmup=300, problems=("moons", "gap"), banana_draws=2000):
     peers = (("BlackJAX", "blackjax", blackjax_nuts), ("NumPyro", "numpyro", numpyro_nuts))
     for name in problems:
         own = ours(name, draws, warmup)
+        _, plan, told, _ = problem(name)
+        density = jax_networks.density(plan)
+        start = np.random.default_rng(0).standard_normal((CHAINS, jax_networks.count(plan)))
+        words = "one gradient for each of a thousand draws"
+        least = gradients(density, start, told, 1000 / CHAINS, words, TRAJECTORIES)
         for title, module, run in peers:
             for together in (True, False):
                 how = "one vmap" if together else "chain by chain"
                 theirs = run(name, draws, warmup, together) if installed(module) else None
                 note = f"{CHAINS} chains of {draws} draws, defaults, {how}"
-                table.append(entry(f"{name}: 1,000 effective draws", own, f"{title} NUTS", theirs, note))
-        _, plan, told, _ = problem(name)
-        start = np.random.default_rng(0).standard_normal((CHAINS, jax_networks.count(plan)))
+                table.append(
+                    entry(f"{name}: 1,000 effective draws", own, f"{title} NUTS", theirs, note, least)
+                )
         fixed = {"step_size": 0.03 if name == "moons" else 0.0025, "trajectory": 0.5, "jitter": 0.0}
-        times = in_a_loop(jax_networks.density(plan), start, told, draws // 2, **fixed)
-        table.append(entry(f"{name}: network, fixed step", times[0], "a loop over chains", times[1], "ours"))
+        times = in_a_loop(density, start, told, draws // 2, **fixed)
+        count = draws // 2 * fixed["trajectory"] / fixed["step_size"]
+        least = gradients(density, start, told, count, "one gradient for each leapfrog step", LEAPFROG)
+        title = f"{name}: network, fixed step"
+        table.append(entry(title, times[0], "a loop over chains", times[1], "ours", least))
     start = np.random.default_rng(0).standard_normal((16, 2))
     times = in_a_loop(banana, start, (), banana_draws, step_size=0.15, trajectory=3.0)
     note = f"ours, 16 chains of {banana_draws} draws"
-    return [*table, entry("banana, fixed step", times[0], "a loop over chains", times[1], note)]
+    words = "one gradient for each leapfrog step"
+    least = gradients(banana, start, (), banana_draws * 3.0 / 0.15, words, LEAPFROG)
+    return [*table, entry("banana, fixed step", times[0], "a loop over chains", times[1], note, least)]

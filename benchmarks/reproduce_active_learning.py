@@ -13,9 +13,14 @@ import numpy as np
 
 from benchmarks.provenance import ROOT, code_hash, store
 from benchmarks.reproduce import kept, origins
+from benchmarks.tables import markdown
 from uqhelpers import active_learning, data, mc_dropout, metrics, models, training
 
 SCRIPT = "reproduce_active_learning"
+HEAD = (
+    "strategy", "seeds", "accuracy at 100", "at 200", "at 300", "at 350",
+    "labels to 90 %", "labels to 95 %", "different digits among those asked",
+)  # fmt: skip
 SEEDS = (0, 1, 2)
 POOLS = {"plain": "MNIST", "repeated": "MNIST, every digit three times"}
 STRATEGIES = {"random": "random", "bald": "BALD, the top ten", "batch_bald": "BatchBALD"}
@@ -186,14 +191,7 @@ def page(loops):
     for pool, words in POOLS.items():
         if pool not in loops:
             continue
-        lines += [
-            "",
-            f"## {words}",
-            "",
-            "| strategy | seeds | accuracy at 100 | at 200 | at 300 | at 350 "
-            "| labels to 90 % | labels to 95 % | different digits among those asked |",
-            "| --- | --- |" + " --: |" * 7,
-        ]
+        rows = []
         for strategy, name in STRATEGIES.items():
             runs = loops[pool].get(strategy, {})
             if not runs:
@@ -207,7 +205,8 @@ def page(loops):
                 reached = [labels_to(run, level) for run in runs.values()]
                 cells.append(", ".join("not reached" if one is None else str(one) for one in reached))
             cells.append(spread([run["different digits asked"] for run in runs.values()], 0))
-            lines.append(f"| {' | '.join(cells)} |")
+            rows.append(cells)
+        lines += ["", f"## {words}", "", markdown(HEAD, rows, numbers=True, words=2)]
     wanted = {(pool, strategy, str(seed)) for pool, strategy, seed in units()}
     missing = wanted - {
         (p, s, seed) for p, some in loops.items() for s, runs in some.items() for seed in runs

@@ -13,9 +13,14 @@ from scipy import stats
 
 from benchmarks.provenance import ROOT, code_hash, store
 from benchmarks.reproduce import kept, origins
+from benchmarks.tables import markdown
 from uqhelpers import active_learning, data, ddu, mc_dropout, metrics, models, training
 
 SCRIPT = "reproduce_active_learning_pools"
+HEAD = (
+    "strategy", "accuracy at 120 (%)", "against random (points)", "NLL at 120", "gap at 120 (points)",
+    "asked outside of the digits (%)",
+)  # fmt: skip
 SEEDS = tuple(range(100, 110))  # not those of the chapter
 INITIAL, BATCH, ROUNDS, MASKS = 20, 10, 10, 30
 MORE = 200
@@ -193,14 +198,7 @@ def page(loops):
         if pool not in loops:
             continue
         base = loops[pool]["random"]
-        lines += [
-            "",
-            f"## {pool.capitalize()}: {words}",
-            "",
-            "| strategy | accuracy at 120 (%) | against random (points) | NLL at 120 | gap at 120 (points) "
-            "| asked outside of the digits (%) |",
-            "| --- |" + " --: |" * 5,
-        ]
+        rows = []
         for strategy, name in STRATEGIES.items():
             runs = loops[pool][strategy]
             difference = over_rounds(runs) - over_rounds(base)
@@ -214,7 +212,8 @@ def page(loops):
                 if pool in ("scrawls", "blends", "letters")
                 else "",
             ]
-            lines.append(f"| {' | '.join(cells)} |")
+            rows.append(cells)
+        lines += ["", f"## {pool.capitalize()}: {words}", "", markdown(HEAD, rows, numbers=True)]
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from benchmarks import posterior_methods as methods
 from benchmarks import posterior_references as references
 from benchmarks.provenance import replace, surroundings
 from benchmarks.reproduce import kept
+from benchmarks.tables import markdown
 from uqhelpers import data, mcmc, metrics
 from uqhelpers.mcmc import jax_networks
 
@@ -338,28 +339,20 @@ def page(content, sets):
         worst = max(check["r_hat"] for check in found["checks"])
         lines += ["", f"## {name}", "", f"Largest R̂ of a prediction of the reference: {worst:.4f}."]
         for kind in ("usual", "chosen"):
-            lines += [
-                "",
-                f"### {kind} setting",
-                "",
-                f"| method | setting | {' | '.join(COLUMNS[name])} |",
-                "| --- | --- " + "| --: " * len(COLUMNS[name]) + "|",
-            ]
+            rows = []
             for method, row in found[kind].items():
                 setting = found["settings"].get(method, {}).get(kind, {})
                 words = ", ".join(f"{key} {value}" for key, value in setting.items())
                 cells = [spread(row.get(column, [None])) for column in COLUMNS[name]]
-                lines.append(f"| {method} | {words} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "## Temperature (moons)",
-        "",
-        "| temperature | NLL | NLL, turned | largest R̂ |",
-        "| --: " * 4 + "|",
-    ]
+                rows.append([method, words, *cells])
+            head = ["method", "setting", *COLUMNS[name]]
+            lines += ["", f"### {kind} setting", "", markdown(head, rows, numbers=True, words=2)]
+    rows = []
     for t, row in content["temperatures"].items():
         cells = [spread(row["nll"]), spread(row["nll, turned"]), f"{max(row['r_hat']):.4f}"]
-        lines.append(f"| {t} | {' | '.join(cells)} |")
+        rows.append([t, *cells])
+    head = ["temperature", "NLL", "NLL, turned", "largest R̂"]
+    lines += ["", "## Temperature (moons)", "", markdown(head, rows, numbers=True, words=0)]
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def markdown(head, rows, numbers=False):
+def markdown(head, rows, numbers=False, words=1):
     """A table of Markdown.
 
     Parameters
@@ -13,7 +13,9 @@ def markdown(head, rows, numbers=False):
     rows : iterable of sequences of str
         The cells of each row, as many as headings.
     numbers : bool
-        Whether all columns but the first are set to the right.
+        Whether all columns but the first ``words`` are set to the right.
+    words : int
+        How many columns these are.
 
     Returns
     -------
@@ -24,7 +26,7 @@ def markdown(head, rows, numbers=False):
     for row in rows:
         if len(row) != len(head):
             raise ValueError(f"rows: expected {len(head)} cells, as many as headings, got {row!r}")
-    rule = ["---", *(["--:" if numbers else "---"] * (len(head) - 1))]
+    rule = ["--:" if numbers and column >= words else "---" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 

@@ -1036,7 +1036,7 @@ def test_all_at_once_is_faster_than_a_loop(jax):
 
     apart, included = bench_deep_ensembles.rows(members=(6,), repeats=1)
     assert 1 / apart["ratio"] > 4
-    assert all(bench.line(row).count("|") == 7 for row in (apart, included))
+    assert all(len(bench.line(row)) == len(bench.HEAD) for row in (apart, included))
 
 
 def test_the_module_is_there_without_jax():

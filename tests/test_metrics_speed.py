@@ -34,7 +34,7 @@ def test_every_row_of_the_benchmark_is_measured(bench):
     for entry in table:
         assert entry["ours_s"] > 0
         if entry["baseline_s"] is None:
-            assert entry["note"].endswith("baseline not installed")
+            assert "baseline not installed" in entry["note"]
         else:
             assert entry["ratio"] == pytest.approx(entry["ours_s"] / entry["baseline_s"])
 

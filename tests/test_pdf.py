@@ -42,7 +42,16 @@ def test_the_outline_says_every_title_once(book):
 
 
 @pytest.mark.parametrize(
-    ("title", "said"), [("QuizQuiz", "Quiz"), ("Quiz", "Quiz"), ("", ""), ("aba", "aba")], ids=str
+    ("title", "said"),
+    [
+        ("QuizQuiz", "Quiz"),
+        ("Quiz", "Quiz"),
+        ("", ""),
+        ("aba", "aba"),
+        ("mcmc", "mcmc"),
+        ("mcmcmcmc", "mcmc"),
+    ],
+    ids=str,
 )
 def test_a_doubled_title_is_halved(title, said):
     assert pdf.said_once(title) == said

@@ -223,6 +223,8 @@ def browser_path():
 def announce(root=ROOT, there=True):
     """Show the first page's link to the PDF if it is there, and hide it if not."""
     page = root / "_build" / "html" / "book" / "index.html"
+    if not page.exists():
+        return
     text = page.read_text(encoding="utf-8")
     hidden, shown = '<p class="uq-pdf" hidden><a>', f'<p class="uq-pdf"><a href="../{NAME}">'
     page.write_text(text.replace(*((hidden, shown) if there else (shown, hidden))), encoding="utf-8")
@@ -267,10 +269,13 @@ def print_page(source, target):
     return wide
 
 
+NAMES = {page.rsplit("/", 1)[-1] for page in pages()}  # "mcmc" is a name, and not "mc" said twice
+
+
 def said_once(title):
     """A title of the outline; Chromium says those twice that stand at the top of a page."""
     half = len(title) // 2
-    return title[:half] if title and title[:half] == title[half:] else title
+    return title[:half] if title and title[:half] == title[half:] and title not in NAMES else title
 
 
 def finish(source, target):

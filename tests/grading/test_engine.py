@@ -362,8 +362,9 @@ def test_check_answers_quickly_and_says_not_yet_for_an_empty_notebook():
 
 def test_score_adds_up_what_is_right():
     namespace = {}
-    exec("import numpy as np\ndef best_prediction(weights, probs):\n    return weights @ probs", namespace)
-    assert "1 of 19 points so far" in repr(grading.score("uncertainty", namespace))
+    answer = "def regret(weights, probs, q):\n    return weights @ ((probs - q) ** 2).sum(-1)"
+    exec(f"{answer}\ndef squared(weights, probs):\n    return 0.0, 0.0, 0.0", namespace)
+    assert "1 of 18 points so far" in repr(grading.score("uncertainty", namespace))
 
 
 def test_a_hint_costs_nothing_and_a_manual_question_shows_its_criteria():
@@ -374,7 +375,7 @@ def test_a_hint_costs_nothing_and_a_manual_question_shows_its_criteria():
 
 def test_feedback_is_escaped_in_html():
     namespace = {}
-    exec("def entropy(p):\n    raise ValueError('<script>alert(1)</script>')", namespace)
+    exec("def together(weights, probs):\n    raise ValueError('<script>alert(1)</script>')", namespace)
     shown = grading.check("uncertainty", "q1", namespace)._repr_html_()
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
@@ -393,7 +394,7 @@ def test_a_name_that_does_not_exist_is_told_which_do(arguments, message):
 def test_the_checks_work_without_ipython_and_without_torch():
     code = (
         "import sys, uqhelpers.grading as g\n"
-        "def entropy(p): return p.sum(-1)\n"
+        "def together(weights, probs): return probs.sum()\n"
         "print(g.check('uncertainty', 'q1'))\n"
         "assert 'torch' not in sys.modules"
     )

@@ -20,17 +20,23 @@ from uqhelpers.grading._tables import with_manual
 STEM = "bayesian_linear_regression"
 MODULE = load_checks(STEM)
 SOLVED = [
-    c for c in _notebooks.code_cells(_questions.shipped(STEM)) if c.startswith("def ") and "data." not in c
+    c
+    for c in _notebooks.code_cells(_questions.shipped(STEM))
+    if c.startswith("def ") and not c.startswith("def broken")
 ]
-HALF = """def posterior(features, y, alpha, beta):
-    precision = alpha * np.eye(features.shape[1]) + beta * features.T @ features
-    return np.linalg.solve(precision, beta * features.T @ y), precision"""
-TWO = """def predictive_std(features, covariance, beta):
-    return ((features @ covariance) * features).sum(axis=1) + beta"""
-UNKNOWN = """def line_variance(x, x_new, beta):
+HALF = """def posterior(features, y, noise_std, prior_mean, prior_precision):
+    weighted = features / noise_std[:, None] ** 2
+    precision = prior_precision + weighted.T @ features
+    return np.linalg.solve(precision, prior_precision @ prior_mean + weighted.T @ y), precision"""
+TWO = """def mended(features, y, new, k):
+    weights = np.linalg.lstsq(features, y, rcond=None)[0]
+    squared = ((y - features @ weights) ** 2).mean()
+    fan = (new * np.linalg.solve(features.T @ features, new.T).T).sum(axis=1)
+    return 1.959963984540054 * np.sqrt(squared * (1 / k + fan))"""
+UNKNOWN = """def log_evidence(features, y, ratio, shape, rate):
     # a misconception that nobody foresaw
-    return (1 / len(x) + np.abs(x_new - np.median(x)) / np.ptp(x)) / beta"""
-HOSTILE = '''def process_std(*args):
+    return (1 / len(y) + np.abs(ratio - np.median(y)) / np.ptp(y)) / rate"""
+HOSTILE = '''def after(*args):
     """</code></pre><script>alert("a")</script><img src=x onerror=alert(1)>"""
     raise ValueError("<script>alert(1)</script> `<b>`")'''
 
@@ -54,12 +60,12 @@ def record(student, cells, problem="", seed=None):
         "out_of": sum(one["points"] for one in results),
         "log": [],
         "problem": problem,
-        "texts": {"q8": "The band is about *lines*.\n\nThe rest is noise."},
+        "texts": {"q7": "The band is about *lines*.\n\nThe rest is noise."},
         "code": _questions.code(cells, results),
         "survey": surveyed,
         "times": {name: 0.01 * number for number, name in enumerate(checks_by_question(MODULE))},
     }
-    return with_manual(kept, MODULE, {(student, "q8"): 1, (kept["slug"], "q8"): 1})
+    return with_manual(kept, MODULE, {(student, "q7"): 1, (kept["slug"], "q7"): 1})
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +88,19 @@ def text_of(page):
 def test_the_page_names_question_code_expectation_mistake_section_and_hint(ann):
     page = feedback_page(ann, MODULE)
     for words in (
-        "q1 · Complete the square",  # the question
+        "q1 · Unequal instruments, and an opinion",  # the question
         "the mean (2 of 2)",
         "that is the precision: the covariance is its inverse",  # the mistake
-        "two things: that is the variance: take its root; and a precision is one over a variance",
+        "two things: the noise is still taken as known: Student's quantile, not the normal one; "
+        "and the scatter still divides by n: the weights have used up some of it",
         "What was expected",
-        "the standard deviation of a",
+        "the half widths of the exact classical 95 % intervals",
         "What you handed in",
-        "features.T @ features",  # the code
+        "precision = prior_precision + weighted.T @ features",  # the code
         "Read again in the chapter",
-        "The predictive distribution",
+        "What it costs to act as if we knew",
         "A hint",
-        "Add the two squares",
+        "Each square is divided by its own variance",
     ):
         assert words in re.sub(r"\s+", " ", text_of(page)), words
 
@@ -102,7 +109,7 @@ def test_a_question_that_is_right_is_one_line(ann):
     sections = feedback_page(ann, MODULE).split("<section>")
     (right,) = [one for one in sections if one.startswith("<h2>q6")]
     assert "What you handed in" not in right
-    assert "the evidence is a density of the targets" in right
+    assert "four kinds of what is called noise" in right
 
 
 def test_no_backtick_is_raw_and_no_heading_stands_over_nothing(everybody):
@@ -125,7 +132,7 @@ def test_the_notebook_says_the_words_of_the_page(ann):
     namespace = {"np": np}
     exec(HALF, namespace)
     exec(TWO, namespace)
-    for name in ("q1", "q2"):
+    for name in ("q1", "q4"):
         shown = text_of(check(STEM, name, namespace)._repr_html_())
         page = text_of(feedback_page(ann, MODULE))
         results = [r for r in ann["results"] if r["question"] == name]
@@ -145,7 +152,7 @@ def test_an_unpublished_book_gets_no_dead_links(ann, monkeypatch):
 
 def test_five_identical_mistakes_that_nobody_foresaw_are_a_group(everybody):
     groups = _survey.groups(everybody)
-    (group,) = [one for one in groups if one["question"] == "q4"]
+    (group,) = [one for one in groups if one["question"] == "q5"]
     assert group["students"] == ["Ann Müller", *(f"student {i}" for i in range(5))]
     assert "a misconception that nobody foresaw" in group["code"]
     page = text_of(summary_page(everybody, MODULE, STEM))
@@ -154,17 +161,18 @@ def test_five_identical_mistakes_that_nobody_foresaw_are_a_group(everybody):
 
 
 def test_equal_programs_in_other_words_are_one_group_and_others_are_not():
-    other = UNKNOWN.replace("(1 / len(x) + ", "(np.ones(len(x)).mean() / x.size + ")
-    third = UNKNOWN.replace("np.median(x)", "np.max(x)")
+    other = UNKNOWN.replace("(1 / len(y) + ", "(np.ones(len(y)).mean() / y.size + ")
+    third = UNKNOWN.replace("np.median(y)", "np.max(y)")
+    assert len({UNKNOWN, other, third}) == 3
     found = [record(f"s{i}", [cell]) for i, cell in enumerate([UNKNOWN, other, third])]
     assert [one["students"] for one in _survey.groups(found)] == [["s0", "s1"]]
 
 
 def test_a_known_mistake_is_counted_and_is_no_unknown_one(everybody):
     counted = dict(_survey.known_mistakes(everybody))
-    assert counted[("q2", "a precision is one over a variance")] == 4
-    assert not [one for one in _survey.groups(everybody) if one["question"] == "q2"]
-    assert "a precision is one over a variance" in text_of(summary_page(everybody, MODULE, STEM))
+    assert counted[("q4", "the scatter still divides by n: the weights have used up some of it")] == 4
+    assert not [one for one in _survey.groups(everybody) if one["question"] == "q4"]
+    assert "the scatter still divides by n" in text_of(summary_page(everybody, MODULE, STEM))
 
 
 def test_nothing_of_the_survey_reaches_a_student(ann):
