@@ -9,15 +9,8 @@ from uqhelpers import metrics
 
 from .._engine import expect_close, expect_parts, expect_words, manual, part, question
 
-# Not `mutual_information` and `decompose`: q3 and q6 build on them, and in the grader's sandbox what one
-# question forbids no other has.
-ENTROPIES = (
-    "metrics.decomposition._entropy",
-    "metrics.decomposition.entropy_of_rows",
-    "metrics.predictive_entropy",
-    "metrics.expected_entropy",
-    "metrics.SampleAccumulator",
-)
+# No entropy is forbidden, nor `decompose`, which calls them: q3 and q6 build on it, and in the grader's sandbox
+# what one question forbids no other has.
 
 
 def entropy(p, axis=-1):
@@ -92,7 +85,6 @@ def check_two_labels(learner, weights, probs):
     "q1",
     points={"`together`": 2, "`then`": 1},
     hint="Given the model the two labels are independent; averaged over the models they are not.",
-    forbids=ENTROPIES,
     read="Two entropies, and what is between them",
 )
 def two_labels_teach_less_than_twice(learner, seed):
@@ -129,7 +121,7 @@ def doubt(logits, pool="probs", eps=0.0, stable=True):
     "q2",
     points={"the total": 1, "the epistemic part": 2},
     hint="Which average is the model average: that of the logits, or that of the probabilities?",
-    forbids=(*ENTROPIES, "metrics.from_logits"),
+    forbids=("metrics.from_logits",),
     read='Not a number becomes "no doubt"',
 )
 def probabilities_are_averaged_and_not_logits(learner, seed):
