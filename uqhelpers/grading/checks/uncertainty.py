@@ -9,8 +9,8 @@ from uqhelpers import metrics
 
 from .._engine import expect_close, expect_parts, expect_words, manual, part, question
 
-# No entropy is forbidden, nor `decompose`, which calls them: q3 and q6 build on it, and in the grader's sandbox
-# what one question forbids no other has.
+# No entropy is forbidden, nor `decompose`, which calls them: q3 and q6 build on it, and in the
+# grader's sandbox what one question forbids no other has.
 
 
 def entropy(p, axis=-1):
