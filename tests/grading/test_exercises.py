@@ -288,3 +288,12 @@ def test_the_two_systems_of_the_exercise_on_confidnet_part_the_measures():
         "augrc": np.less(*(metrics.augrc(-confidence, w) for w in systems[::-1])),
     }
     assert [name for name, prefers_b in better.items() if prefers_b] == ["augrc"]
+
+
+def test_no_seed_lets_rounding_decide_how_many_images_are_needed():
+    """Two right ways to the number agree: none of the drawn cases lies on a whole one."""
+    checks = importlib.import_module("uqhelpers.grading.checks.first_classifier")
+    for seed in (*range(300), 552547096):
+        a, b = checks.two_classifiers(seed)
+        gap = a.astype(float) - b
+        assert np.ceil((2 * np.std(gap) / np.mean(gap)) ** 2) == checks.needed(a, b)

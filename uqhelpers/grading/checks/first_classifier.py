@@ -76,8 +76,10 @@ def two_classifiers(seed):
     while True:
         easy = rng.random(400) < 0.85
         a, b = (easy & (rng.random(400) < 0.99) | (rng.random(400) < share) for share in (0.5, 0.3))
-        if 0.02 < a.mean() - b.mean() < 0.1:
-            return a, b
+        if 0.02 < (ahead := a.mean() - b.mean()) < 0.1:
+            images = (2 * spread(a, b, single=True) / ahead) ** 2
+            if abs(images - round(images)) > 1e-6:  # else rounding decides what the next whole number is
+                return a, b
 
 
 def spread(a, b, same=True, centred=True, root=True, single=False):
