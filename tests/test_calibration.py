@@ -374,6 +374,21 @@ def test_with_many_classes_focal_loss_can_ask_for_more_than_the_truth():
     assert grid[np.argmin([expected(high) for high in grid])] == pytest.approx(0.150, abs=2e-4)
 
 
+@pytest.mark.parametrize("loss", [label_smoothing(0.1), focal_loss(2.0)])
+@pytest.mark.parametrize(
+    ("rows", "targets", "named"),
+    [
+        (2, [0, -100], "targets: expected labels from 0 to 2, got -100 to 0"),
+        (2, [0, 3], "targets: expected labels from 0 to 2, got 0 to 3"),
+        (2, [0.9, 1.0], "targets: expected whole numbers"),
+        (0, [], "outputs: expected at least one row"),
+    ],
+)
+def test_targets_that_are_no_labels_and_empty_batches_are_refused(loss, rows, targets, named):
+    with pytest.raises(ValueError, match=named):
+        loss(torch.zeros(rows, 3), torch.tensor(targets))
+
+
 def test_both_train_a_network():
     from uqhelpers import models, training
 

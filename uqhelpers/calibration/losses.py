@@ -21,8 +21,10 @@ def label_smoothing(amount=0.1):
     -------
     callable
         Takes ``(outputs, targets)``: logits of shape (N, C) and labels of shape
-        (N,); returns a scalar tensor, in nats. It raises ``ValueError`` for
-        outputs that are probabilities already.
+        (N,), of an integer type, from 0 to C - 1; returns a scalar tensor, in
+        nats. It raises ``ValueError`` for outputs that are probabilities
+        already, for an empty batch, and for targets that are no labels (also
+        for -100, which stands for "ignore" elsewhere).
 
     References
     ----------
@@ -37,8 +39,8 @@ def label_smoothing(amount=0.1):
         raise ValueError(f"amount: expected a number in [0, 1), got {amount}")
 
     def loss(outputs, targets):
-        _refuse_probabilities(outputs)
-        return torch.nn.functional.cross_entropy(outputs, targets.long(), label_smoothing=amount)
+        labels = _checked(outputs, targets)
+        return torch.nn.functional.cross_entropy(outputs, labels, label_smoothing=amount)
 
     return loss
 
@@ -72,9 +74,8 @@ def focal_loss(gamma=2.0):
     gamma = as_number(gamma, "gamma", low=0)
 
     def loss(outputs, targets):
-        _refuse_probabilities(outputs)
-        log_probs = outputs.log_softmax(-1)
-        log_label = log_probs.gather(-1, targets.long().unsqueeze(-1)).squeeze(-1)
+        labels = _checked(outputs, targets)
+        log_label = outputs.log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         if gamma == 0:
             return -log_label.mean()
         # 1 - p without cancellation; the floor keeps the slope of its power finite where p is 1.
@@ -84,8 +85,16 @@ def focal_loss(gamma=2.0):
     return loss
 
 
-def _refuse_probabilities(outputs):
-    """A softmax that is taken twice hardly learns, and says nothing of it."""
+def _checked(outputs, targets):
+    """The targets as indices. What no loss should swallow is refused."""
     seen = outputs.detach()
-    if seen.numel() and seen.min() >= 0 and (seen.sum(-1) - 1).abs().max() < 1e-5:
+    if not seen.numel():
+        raise ValueError("outputs: expected at least one row of logits, got an empty batch")
+    if seen.min() >= 0 and (seen.sum(-1) - 1).abs().max() < 1e-5:  # hardly learns, and says nothing of it
         raise ValueError("outputs: expected logits, got rows that sum to 1: leave the softmax out")
+    if targets.is_floating_point() or targets.is_complex():
+        raise ValueError(f"targets: expected whole numbers, got {targets.dtype}")
+    low, high, classes = int(targets.min()), int(targets.max()), outputs.shape[-1]
+    if low < 0 or high >= classes:
+        raise ValueError(f"targets: expected labels from 0 to {classes - 1}, got {low} to {high}")
+    return targets.long()
