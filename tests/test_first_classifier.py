@@ -351,7 +351,29 @@ def test_held_out_copies_and_a_search_that_ended_at_its_end_are_told(rng):
     with pytest.warns(RuntimeWarning, match="held_out: 90% of these points are copies"):
         Familiarity().fit(points, np.concatenate([points[:90], held[:10]]))
     with pytest.warns(RuntimeWarning, match="ended at .* where it looked"):
-        Familiarity().fit(np.zeros((5, 1)), np.concatenate([np.full(51, 1e-9), np.ones(49)])[:, None])
+        Familiarity().fit(np.zeros((5, 1)), np.concatenate([np.full(51, 1e-100), np.ones(49)])[:, None])
+
+
+@pytest.mark.parametrize(("known", "seed"), [(300, 0), (3000, 1)])
+def test_on_a_line_the_chosen_width_is_the_best_however_many_points_there_are(known, seed):
+    rng = np.random.default_rng(seed)
+    points, held = rng.normal(size=(known, 1)), rng.normal(size=(150, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the best is within reach
+        guard = Familiarity().fit(points, held)
+    reached = guard.log_density(held).mean()
+    assert (
+        reached
+        > max(Familiarity(b).fit(points).log_density(held).mean() for b in np.geomspace(0.01, 2, 40)) - 1e-3
+    )
+
+
+def test_the_width_of_points_in_one_place_is_the_spread_of_the_others(rng):
+    held = np.concatenate([np.full(51, 1e-9), np.ones(49)])[:, None]
+    chosen = Familiarity().fit(np.zeros((5, 1)), held).bandwidth_
+    assert chosen == pytest.approx(
+        np.sqrt(np.mean(held**2)), rel=0.02
+    )  # the likeliest of a Gaussian around 0
 
 
 def test_images_of_a_loader_are_known_like_those_of_an_array(rng):
@@ -406,6 +428,7 @@ def test_the_mean_is_nearer_to_everything_than_what_it_is_the_mean_of(rng):
     [
         (lambda: Familiarity(0), r"bandwidth: expected a number in \(0"),
         (lambda: Familiarity("wide"), "bandwidth: expected a number"),
+        (lambda: Familiarity(True), "bandwidth: expected a number, got True"),
         (lambda: Familiarity().fit(np.ones((3, 2))), "held_out: expected points to choose the bandwidth by"),
         (lambda: Familiarity().fit(np.ones((3, 2)), np.ones((2, 2))), "got copies of them"),
         (

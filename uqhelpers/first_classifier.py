@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 MOST_CLASSES = 10_000  # the table has the square of it
+WINDOWS = 30  # in which a bandwidth is looked for, each 400 times as far as the one before
 
 
 # --- class by class ---------------------------------------------------------------------------------------
@@ -268,8 +269,8 @@ class Familiarity:
     """A Gaussian kernel density: a small bell on every known point, and their average.
 
     How dense the known points lie around an input is a first idea of how familiar
-    it is. Read the chapter before believing it: the density of *pixels* takes
-    smooth and washed-out images for the most familiar of all.
+    it is. Read the chapter before believing it: a density of few components of the
+    pixels takes smooth and washed-out images for the most familiar of all.
 
     Parameters
     ----------
@@ -289,6 +290,8 @@ class Familiarity:
     """
 
     def __init__(self, bandwidth=None):
+        if isinstance(bandwidth, bool | np.bool_):
+            raise ValueError(f"bandwidth: expected a number, got {bandwidth}")
         self.bandwidth = (
             None if bandwidth is None else as_number(bandwidth, "bandwidth", low=0, open_low=True)
         )
@@ -393,7 +396,7 @@ class Familiarity:
         return self._around.known
 
 
-def _choose(points, held_out, steps=25):
+def _choose(points, held_out):
     """The bandwidth under which the held-out points are most likely, to within a few percent."""
     nearest = NearestNeighbours(points).find(held_out)[0][:, 0]
     copies = np.mean(nearest == 0)
@@ -406,23 +409,35 @@ def _choose(points, held_out, steps=25):
             RuntimeWarning,
             stacklevel=3,
         )
-    typical = np.median(nearest[nearest > 0])
-    # In the plane the best is several times the nearest distance, in many dimensions below it.
-    low, high = typical / 20, typical * 20
-    around, unit = _made_ready(points, low)
-    for finer in (False, True):
-        candidates = np.geomspace(low, high, steps)
-        fits = _log_density(held_out, around, unit, candidates).sum(axis=1)
-        best = int(np.argmax(fits))
-        if not finer and best in (0, steps - 1):
-            warnings.warn(
-                f"the search for a bandwidth ended at {candidates[best]:.3g}, the end of where it looked: "
-                "the best lies beyond; give a bandwidth",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        low, high = candidates[max(best - 1, 0)], candidates[min(best + 1, steps - 1)]
-    return float(candidates[best])
+    # In the plane the best is several times the nearest distance, in many dimensions below it, on a line
+    # far above it: where the best is an end of where one looked, one looks on from there.
+    low, high = np.median(nearest[nearest > 0]) * np.array([1 / 20, 20])
+    for _ in range(WINDOWS):
+        candidates, fits = _fits(points, held_out, low, high)
+        best = candidates[int(np.argmax(fits))]
+        if np.isneginf(fits[-1]) or best == candidates[-1]:  # too narrow for some point, all of them
+            low, high = high, high * (high / low)
+        elif best == candidates[0]:
+            low, high = low * (low / high), low
+        else:
+            break
+    else:
+        warnings.warn(
+            f"the search for a bandwidth ended at {best:.3g}, the end of where it looked: "
+            "the best lies beyond; give a bandwidth",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    step = candidates[1] / candidates[0]
+    candidates, fits = _fits(points, held_out, best / step, best * step)
+    return float(candidates[int(np.argmax(fits))])
+
+
+def _fits(points, held_out, low, high, steps=25):
+    """Bandwidths from ``low`` to ``high``, and the log-density of all held-out points under each."""
+    candidates = np.geomspace(low, high, steps)
+    around, unit = _made_ready(points, high)
+    return candidates, _log_density(held_out, around, unit, candidates).sum(axis=1)
 
 
 def _made_ready(known, bandwidth):

@@ -215,7 +215,7 @@ def moved_mix(seed):
     rng = np.random.default_rng(seed)
     old, new = np.array([0.6, 0.3, 0.1]), rng.dirichlet([2, 3, 5])
     labels = rng.choice(3, size=150, p=new)
-    likelihood = np.exp(rng.normal(size=(150, 3)) + 1.2 * np.eye(3)[labels])
+    likelihood = np.exp(1.2 * (rng.normal(size=(150, 3)) + 1.2 * np.eye(3)[labels]))  # up to a factor
     probs = likelihood * old
     return probs / probs.sum(axis=1, keepdims=True), old, 6
 
