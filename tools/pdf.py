@@ -18,7 +18,7 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
-from pypdf import PdfWriter
+from pypdf import PdfReader, PdfWriter
 from pypdf.generic import NameObject, TextStringObject
 
 from tools import fresh
@@ -27,16 +27,18 @@ from tools.book import ROOT, pages
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NAME = "known-unknowns.pdf"
 MARGINS = {"top": "16mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
+ROUTINE = ("On your own model", "Take-aways", "Quiz", "Sources")  # in every chapter: not in the contents
 WIDTH = 673  # of an A4 page between its margins, in the browser's pixels
 FOOTER = """<div style="width: 100%; font: 8px sans-serif; color: #555; padding: 0 16mm; display: flex;
 justify-content: space-between"><span>Known Unknowns</span><span class="pageNumber"></span></div>"""
 STYLE = """
 html { font-size: 13px; scroll-padding: 0 }
 body { background: #fff; color: #111; padding: 0 }
-article.print { max-width: none; padding: 0; break-before: page }
+article.print { max-width: none; padding: 0; break-before: page; line-height: 1.55 }
 article.print h1 { margin-top: 0 }
-h1, h2, h3, h4, summary, .uq-table caption { break-after: avoid }
-figure, img, .math, table tr, .admonition { break-inside: avoid }
+h1, h2, h3, h4, h5, h6, summary, dt, p.rubric, .uq-table caption { break-after: avoid }
+h1, h2, h3, h4, h5, h6, figure, img, .math, table tr, .admonition, .sd-card { break-inside: avoid }
+.cell_input, pre, .text_html > div[style] { break-inside: avoid }
 img { max-width: 100%; height: auto }
 a { color: #0b5394; text-decoration: none }
 a.headerlink, button, .uq-progress, .uq-pdf, .sd-summary-state-marker { display: none !important }
@@ -45,17 +47,32 @@ div.highlight pre, .cell_output pre, pre {
 .uq-wide, .uq-table, .pst-scrollable-table-container, .cell_output,
 mjx-container { overflow: visible !important }
 table { font-size: 10.5px; max-width: 100% }
+.bd-content .uq-wide :is(td, th) { padding: 3px 6px }
+.bd-content .uq-wide :is(td, th):first-child { position: static; background: none }
+p, li, dd { orphans: 2; widows: 2 }
+.bd-content .uq-foot { margin-top: 20px; break-before: avoid }
 .bd-content { display: block !important; max-width: none; padding: 0 }
 .bd-content h1 { font-size: 26px }
 .bd-content h2 { font-size: 19px; margin-top: 24px }
 .bd-content h3 { font-size: 15.5px }
-.cover { text-align: center; padding-top: 60mm }
-.cover h1 { font-size: 40px; border: 0 }
-.cover img { width: 150mm; margin: 10mm auto }
-.contents ol, .contents ul { list-style: none; padding-left: 1.5em }
-.contents > ul { padding-left: 0; columns: 2; font-size: 12px }
+.bd-content dl { margin-bottom: 12px !important }
+.bd-content dl.field-list { display: block !important; margin-bottom: 6px !important }
+section.cover { text-align: center; padding-top: 60mm }
+section.cover h1 { font-size: 40px; border: 0 }
+section.cover img { width: 150mm; margin: 10mm auto }
+.contents ul { list-style: none; padding-left: 1.5em; margin: 0 }
+.contents > ul { padding-left: 0; columns: 2; column-gap: 9mm; font-size: 12px }
+.contents > ul > li { margin-bottom: 3px }
+.contents .chapter { font-weight: 650; margin-top: 7px; break-after: avoid }
+.contents div { display: flex; justify-content: space-between; break-inside: avoid }
+.contents .at { flex: none; width: 2.5em; text-align: right; visibility: hidden }
+.uq-cards .sd-col { flex: none; width: 33.3% !important }
+.uq-cards .sd-card-body { padding: 6px 8px !important }
+.uq-cards .sd-card :is(.sd-card-title, p) { font-size: 11px; margin-bottom: 2px !important }
+.together { white-space: nowrap }
 .answer { margin: 0 0 .8em; break-inside: avoid }
-.uq-plotly-box { break-inside: avoid }
+figure img { max-height: 100mm; width: auto }
+.uq-plotly-box { break-inside: avoid; zoom: .82 }
 """
 READY = """async () => {
   await (window.MathJax && MathJax.startup ? MathJax.startup.promise : null);
@@ -63,9 +80,28 @@ READY = """async () => {
 }"""
 DRAWN = """() => [...document.querySelectorAll('.uq-plotly-box')].every(e => e.querySelector('.main-svg'))
   && [...document.images].every(i => i.complete)"""
-# What is still wider than the page is made smaller as a whole, never cut.
+# The contents once more, with nothing to be seen but the numbers of the pages.
+NUMBERED = """(numbers) => {
+  document.querySelectorAll('.bd-content > div > *').forEach(e => {
+    if (!e.matches('.cover, .contents')) { e.remove(); }
+  });
+  document.querySelectorAll('article.contents a').forEach(e => {
+    e.nextElementSibling.textContent = numbers[e.getAttribute('href').slice(1)];
+  });
+  document.head.insertAdjacentHTML('beforeend',
+    '<style>* { visibility: hidden !important } .contents .at { visibility: visible !important }</style>');
+}"""
+HEADINGS = """() => {
+  const words = e => [...e.childNodes].filter(c => c.className !== 'headerlink').map(c => c.textContent);
+  return [...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].filter(e => e.getClientRects().length)
+    .map(e => words(e).join('').trim().replace(/\\s+/g, ' '));
+}"""
+# What is still wider than the page is made smaller as a whole, never cut; what is low stays on one page.
 FIT = """(width) => {
   const found = [];
+  document.querySelectorAll('.cell_output, .uq-wide').forEach(e => {
+    if (e.getBoundingClientRect().height < 420) { e.style.breakInside = 'avoid'; }
+  });
   document.querySelectorAll('table, mjx-container, .uq-plotly-box, pre, img').forEach(e => {
     const zoomed = e.closest('[data-zoomed]');
     const over = e.getBoundingClientRect().right - width;
@@ -75,9 +111,13 @@ FIT = """(width) => {
       e.dataset.zoomed = '';
     }
   });
-  document.querySelectorAll('table, mjx-container, .uq-plotly-box, pre, img').forEach(e => {
+  const lines = 'th, td, div.math, p, li, dt, dd, h1, h2, h3, h4, figcaption';
+  document.querySelectorAll(`table, mjx-container, .uq-plotly-box, pre, img, ${lines}`).forEach(e => {
     const right = e.getBoundingClientRect().right;
-    if (right > width + 2) { found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]); }
+    const hides = getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth + 2;
+    if (right > width + 2 || (hides && e.clientWidth)) {
+      found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]);
+    }
   });
   return found;
 }"""
@@ -110,6 +150,9 @@ def settled(article, page, known):
             tag.decompose()
     for tag in article.find_all("details", class_="above-input"):
         tag.decompose()
+    for tag in article.find_all("p", class_="uq-foot"):
+        if not tag.find("code"):  # the cover has the version; what ran says when, and what
+            tag.decompose()
     for tag in article.find_all(id=True):
         tag["id"] = f"{slug(page)}--{tag['id']}"
     for tag in article.find_all(src=True):
@@ -151,19 +194,19 @@ def take_answers(article, page, soup):
 
 
 def outline(articles):
-    """The table of contents: a line for each page, and one for each of its sections."""
+    """The table of contents: a line for each page, and one for each section that not every chapter has."""
     lines = []
+
+    def line(heading, place, kind=""):
+        words = html.escape(heading.get_text().rstrip("#¶ "))
+        return f'<div{kind}><a href="#{place}">{words}</a><span class="at">000</span></div>'
+
     for page, article in articles:
-        title = article.find("h1").get_text().rstrip("#¶ ")
-        lines.append(f'<li><a href="#{slug(page)}">{html.escape(title)}</a>')
-        sections = [h for h in article.find_all("h2") if h.parent.get("id")]
-        if sections and "api-" not in slug(page) and "exercises-" not in slug(page):
-            inner = "".join(
-                f'<li><a href="#{h.parent["id"]}">{html.escape(h.get_text().rstrip("#¶ "))}</a></li>'
-                for h in sections
-            )
-            lines.append(f"<ul>{inner}</ul>")
-        lines.append("</li>")
+        small = re.search("api-|exercises-", slug(page))
+        lines.append("<li>" + line(article.find("h1"), slug(page), "" if small else ' class="chapter"'))
+        sections = [h for h in article.find_all("h2") if h.parent.get("id") and not small]
+        inner = [line(h, h.parent["id"]) for h in sections if h.get_text().rstrip("#¶ ") not in ROUTINE]
+        lines.append("".join(["<ul>", *[f"<li>{one}</li>" for one in inner], "</ul></li>"]))
     return f"<ul>{''.join(lines)}</ul>"
 
 
@@ -181,6 +224,12 @@ def head_of(soup):
                     tag[key] = "../html/" + re.sub(r"^(\.\./)+", "", tag[key])
             kept.append(str(tag))
     return kept
+
+
+def together(text):
+    """No line begins with the full stop of a formula that ends the line before."""
+    formula = r'(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>[.,;:!?)\]’”]+)'
+    return re.sub(formula, r'<span class="together">\1</span>', text)
 
 
 def compose(root=ROOT):
@@ -211,7 +260,7 @@ def compose(root=ROOT):
 <body><div class="bd-content"><div>{"".join(body)}</div></div></body></html>"""
     target = root / "_build" / "pdf" / "book.html"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page, encoding="utf-8")
+    target.write_text(together(page), encoding="utf-8")
     return target
 
 
@@ -259,38 +308,49 @@ def load(page, source):
 
 
 def print_page(source, target):
-    """Let the browser print ``source``; returns what is wider than the paper, which should be nothing."""
+    """Let the browser print ``source``; returns what is too wide, which should be nothing, and its headings.
+
+    Beside ``target`` lies then ``numbers.pdf``: the numbers for the table of contents, where they belong.
+    """
+    how = {"format": "A4", "margin": MARGINS}
+    feet = {"header_template": "<span></span>", "footer_template": FOOTER, "display_header_footer": True}
     with printing(WIDTH, 1000) as page:
         load(page, source)
-        wide = page.evaluate(FIT, WIDTH)
-        how = {"print_background": True, "outline": True, "tagged": True, "margin": MARGINS}
-        feet = {"header_template": "<span></span>", "footer_template": FOOTER}
-        page.pdf(path=target, format="A4", display_header_footer=True, **how, **feet)
-    return wide
+        wide, headings = page.evaluate(FIT, WIDTH), page.evaluate(HEADINGS)
+        page.pdf(path=target, print_background=True, outline=True, tagged=True, **how, **feet)
+        page.evaluate(NUMBERED, numbers(target))
+        page.pdf(path=target.with_name("numbers.pdf"), **how)
+    return wide, headings
 
 
-NAMES = {page.rsplit("/", 1)[-1] for page in pages()}  # "mcmc" is a name, and not "mc" said twice
+def numbers(path):
+    """The number of the page on which each named place of a PDF stands."""
+    reader = PdfReader(path)
+    order = {page.indirect_reference.idnum: number for number, page in enumerate(reader.pages, start=1)}
+    places = reader.root_object.get("/Dests", {})
+    return {name.removeprefix("/"): order[place.get_object()[0].idnum] for name, place in places.items()}
 
 
-def said_once(title):
-    """A title of the outline; Chromium says those twice that stand at the top of a page."""
-    half = len(title) // 2
-    return title[:half] if title and title[:half] == title[half:] and title not in NAMES else title
+def outlined(entry):
+    """The entries of an outline from ``entry`` on, in the order of the book."""
+    while entry is not None:
+        entry = entry.get_object()
+        if "/Title" in entry:
+            yield entry
+        yield from outlined(entry.get("/First"))
+        entry = entry.get("/Next")
 
 
-def finish(source, target):
-    """Mend the outline's titles, and say in the file what it is."""
+def finish(source, target, headings):
+    """Set the numbers into the contents and the headings into the outline, and say in the file what it is.
+
+    Chromium's own outline has twice what stands at the top of a page, and joins lines without a space.
+    """
     writer = PdfWriter(source, incremental=True)  # half the time of writing all of it
-
-    def mend(entry):
-        while entry is not None:
-            entry = entry.get_object()
-            if "/Title" in entry:
-                entry[NameObject("/Title")] = TextStringObject(said_once(str(entry["/Title"])))
-            mend(entry.get("/First"))
-            entry = entry.get("/Next")
-
-    mend(writer.root_object.get("/Outlines"))
+    for page, over in zip(writer.pages, PdfReader(source.with_name("numbers.pdf")).pages, strict=False):
+        page.merge_page(over)
+    for entry, heading in zip(outlined(writer.root_object.get("/Outlines")), headings, strict=True):
+        entry[NameObject("/Title")] = TextStringObject(heading)
     writer.add_metadata({"/Title": "Known Unknowns", "/Author": "The authors of Known Unknowns"})
     writer.write(target)
 
@@ -305,8 +365,8 @@ def build(root=ROOT):
             return known["wide"]
     source = compose(root)
     partial = source.with_name(NAME)
-    wide = print_page(source, partial)
-    finish(partial, source.with_name("finished.pdf"))
+    wide, headings = print_page(source, partial)
+    finish(partial, source.with_name("finished.pdf"), headings)
     shutil.move(source.with_name("finished.pdf"), target)
     announce(root)
     note.write_text(json.dumps({"site": site, "wide": wide}))
