@@ -44,15 +44,28 @@ def test_the_outline_says_every_heading_as_it_stands(book):
     assert [title for _, title in entries(book.outline)] == [" ".join(html.unescape(b).split()) for b in bare]
 
 
-def test_the_contents_name_the_pages_to_which_they_lead(book):
-    places = pdf.numbers(FILE)
-    links = [link.get_object() for page in book.pages[1:6] for link in page.get("/Annots", [])]
-    named = {link.get("/Dest") for link in links}
-    first = [slug for slug in map(pdf.slug, pages()) if f"/{slug}" in named]
-    assert len(first) == len(pages())
-    lines = "\n".join(page.extract_text() for page in book.pages[1 : places[first[0]] - 1]).splitlines()
-    for slug in first:
-        assert str(places[slug]) in lines, slug
+def test_the_outline_leads_to_where_something_stands(book):
+    places = {entry["/Title"]: entry["/Dest"] for entry in pdf.outlined(book.root_object["/Outlines"])}
+    assert [title for title, (_, _, _, top, _) in places.items() if top < pdf.FOOT] == []
+
+
+def test_each_line_of_the_contents_names_the_page_to_which_it_leads(book):
+    places, sheets = pdf.numbers(book), pdf.contents(book)
+    named = [number for sheet in sheets for *_, number in sheet]
+    assert {places[f"/{pdf.slug(page)}"] for page in pages()} <= set(named)
+    for page, sheet in zip(book.pages[1:], sheets, strict=False):
+        found = []  # (left edge, height on the page, number) of what is nothing but a number
+
+        def note(text, cm, tm, *_, found=found):
+            if text.strip().isdigit():
+                x, y = tm[4] * cm[0] + tm[5] * cm[2] + cm[4], tm[4] * cm[1] + tm[5] * cm[3] + cm[5]
+                found.append((x, y, int(text)))
+
+        page.extract_text(visitor_text=note)
+        right, top = float(page.mediabox.right), float(page.mediabox.top)
+        for column, down, high, number in sheet:
+            end, upper = right - column * 72 / 25.4, top - down
+            assert any(n == number and 0 < end - x < 30 and 0 < upper - y < high for x, y, n in found), number
 
 
 def test_the_outline_goes_to_the_third_level(book):

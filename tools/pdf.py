@@ -15,11 +15,12 @@ import os
 import re
 import shutil
 import sys
+from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
 from pypdf import PdfReader, PdfWriter
-from pypdf.generic import NameObject, TextStringObject
+from pypdf.generic import FloatObject, NameObject, TextStringObject
 
 from tools import fresh
 from tools.book import ROOT, pages
@@ -28,6 +29,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 NAME = "known-unknowns.pdf"
 MARGINS = {"top": "16mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
 ROUTINE = ("On your own model", "Take-aways", "Quiz", "Sources")  # in every chapter: not in the contents
+ANSWERS = "Answers to the quizzes"
+FOOT = 54  # points from the lower edge: nothing but the number of the page stands below
+COLUMNS = (109.5, 16)  # mm from the right edge to where the columns of the contents end
 WIDTH = 673  # of an A4 page between its margins, in the browser's pixels
 FOOTER = """<div style="width: 100%; font: 8px sans-serif; color: #555; padding: 0 16mm; display: flex;
 justify-content: space-between"><span>Known Unknowns</span><span class="pageNumber"></span></div>"""
@@ -64,9 +68,11 @@ section.cover img { width: 150mm; margin: 10mm auto }
 .contents > ul { padding-left: 0; columns: 2; column-gap: 9mm; font-size: 12px }
 .contents > ul > li { margin-bottom: 3px }
 .contents .chapter { font-weight: 650; margin-top: 7px; break-after: avoid }
-.contents div { display: flex; justify-content: space-between; break-inside: avoid }
-.contents .at { flex: none; width: 2.5em; text-align: right; visibility: hidden }
-.uq-cards .sd-col { flex: none; width: 33.3% !important }
+.contents div { padding-right: 2.5em; break-inside: avoid }
+.number { position: absolute; text-align: right; width: 3em; font-size: 12px }
+.sheet { position: relative; width: 210mm; height: 296.9mm; overflow: hidden; break-after: page }
+.uq-cards .sd-row { display: block }
+.uq-cards .sd-col { display: inline-block !important; vertical-align: top; width: 32.5% !important }
 .uq-cards .sd-card-body { padding: 6px 8px !important }
 .uq-cards .sd-card :is(.sd-card-title, p) { font-size: 11px; margin-bottom: 2px !important }
 .together { white-space: nowrap }
@@ -80,16 +86,11 @@ READY = """async () => {
 }"""
 DRAWN = """() => [...document.querySelectorAll('.uq-plotly-box')].every(e => e.querySelector('.main-svg'))
   && [...document.images].every(i => i.complete)"""
-# The contents once more, with nothing to be seen but the numbers of the pages.
-NUMBERED = """(numbers) => {
-  document.querySelectorAll('.bd-content > div > *').forEach(e => {
-    if (!e.matches('.cover, .contents')) { e.remove(); }
-  });
-  document.querySelectorAll('article.contents a').forEach(e => {
-    e.nextElementSibling.textContent = numbers[e.getAttribute('href').slice(1)];
-  });
-  document.head.insertAdjacentHTML('beforeend',
-    '<style>* { visibility: hidden !important } .contents .at { visibility: visible !important }</style>');
+# What is laid over the pages of the contents: the number of each line, at the end of its column.
+NUMBERED = """(sheets) => {
+  const line = ([right, top, high, number]) => `<span class="number"
+    style="right: ${right}mm; top: ${top}pt; line-height: ${high}pt">${number}</span>`;
+  document.body.innerHTML = sheets.map(s => `<div class="sheet">${s.map(line).join('')}</div>`).join('');
 }"""
 HEADINGS = """() => {
   const words = e => [...e.childNodes].filter(c => c.className !== 'headerlink').map(c => c.textContent);
@@ -199,7 +200,7 @@ def outline(articles):
 
     def line(heading, place, kind=""):
         words = html.escape(heading.get_text().rstrip("#¶ "))
-        return f'<div{kind}><a href="#{place}">{words}</a><span class="at">000</span></div>'
+        return f'<div{kind}><a href="#{place}">{words}</a></div>'
 
     for page, article in articles:
         small = re.search("api-|exercises-", slug(page))
@@ -207,6 +208,7 @@ def outline(articles):
         sections = [h for h in article.find_all("h2") if h.parent.get("id") and not small]
         inner = [line(h, h.parent["id"]) for h in sections if h.get_text().rstrip("#¶ ") not in ROUTINE]
         lines.append("".join(["<ul>", *[f"<li>{one}</li>" for one in inner], "</ul></li>"]))
+    lines.append(f'<li><div class="chapter"><a href="#answers">{ANSWERS}</a></div></li>')
     return f"<ul>{''.join(lines)}</ul>"
 
 
@@ -253,7 +255,7 @@ def compose(root=ROOT):
 <p>Code that the site folds away is left out; interactive figures stand as they begin.</p></section>"""
     body = [cover, f'<article class="print contents"><h1>Contents</h1>{outline(articles)}</article>']
     body += [str(article) for _, article in articles]
-    body.append(f'<article class="print"><h1>Answers to the quizzes</h1>{"".join(answers)}</article>')
+    body.append(f'<article class="print" id="answers"><h1>{ANSWERS}</h1>{"".join(answers)}</article>')
     page = f"""<!DOCTYPE html>
 <html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8"><title>Known Unknowns</title>
 {"".join(head)}<style>{STYLE}</style></head>
@@ -310,25 +312,39 @@ def load(page, source):
 def print_page(source, target):
     """Let the browser print ``source``; returns what is too wide, which should be nothing, and its headings.
 
-    Beside ``target`` lies then ``numbers.pdf``: the numbers for the table of contents, where they belong.
+    Beside ``target`` lies then ``numbers.pdf``, to be laid over the table of contents.
     """
-    how = {"format": "A4", "margin": MARGINS}
+    how = {"format": "A4", "margin": MARGINS, "print_background": True}
     feet = {"header_template": "<span></span>", "footer_template": FOOTER, "display_header_footer": True}
     with printing(WIDTH, 1000) as page:
         load(page, source)
         wide, headings = page.evaluate(FIT, WIDTH), page.evaluate(HEADINGS)
-        page.pdf(path=target, print_background=True, outline=True, tagged=True, **how, **feet)
-        page.evaluate(NUMBERED, numbers(target))
-        page.pdf(path=target.with_name("numbers.pdf"), **how)
+        page.pdf(path=target, outline=True, tagged=True, **how, **feet)
+        page.evaluate(NUMBERED, contents(PdfReader(target)))
+        page.pdf(path=target.with_name("numbers.pdf"), format="A4")
     return wide, headings
 
 
-def numbers(path):
+def numbers(reader):
     """The number of the page on which each named place of a PDF stands."""
-    reader = PdfReader(path)
     order = {page.indirect_reference.idnum: number for number, page in enumerate(reader.pages, start=1)}
     places = reader.root_object.get("/Dests", {})
-    return {name.removeprefix("/"): order[place.get_object()[0].idnum] for name, place in places.items()}
+    return {name: order[place.get_object()[0].idnum] for name, place in places.items()}
+
+
+def contents(reader):
+    """Where the numbers of the table of contents belong: (mm from the right, top, height, number)."""
+    places, sheets = numbers(reader), []
+    for page in reader.pages[1 : places[f"/{slug(pages()[0])}"] - 1]:
+        first = {}  # a link of two lines has two rectangles
+        for link in (one.get_object() for one in page.get("/Annots", [])):
+            left, low, _, high = map(float, link["/Rect"])
+            if link["/Dest"] not in first or high > first[link["/Dest"]][2]:
+                first[link["/Dest"]] = (left, low, high)
+        middle, top = float(page.mediabox.right) / 2, float(page.mediabox.top)
+        lines = [(COLUMNS[a > middle], top - d, d - b, places[name]) for name, (a, b, d) in first.items()]
+        sheets.append(lines)
+    return sheets
 
 
 def outlined(entry):
@@ -344,13 +360,18 @@ def outlined(entry):
 def finish(source, target, headings):
     """Set the numbers into the contents and the headings into the outline, and say in the file what it is.
 
-    Chromium's own outline has twice what stands at the top of a page, and joins lines without a space.
+    Chromium's own outline has twice what stands at the top of a page, joins lines without a space, and leads
+    to the foot of the page before.
     """
     writer = PdfWriter(source, incremental=True)  # half the time of writing all of it
-    for page, over in zip(writer.pages, PdfReader(source.with_name("numbers.pdf")).pages, strict=False):
+    for page, over in zip(writer.pages[1:], PdfReader(source.with_name("numbers.pdf")).pages, strict=False):
         page.merge_page(over)
+    after = {a.indirect_reference.idnum: b.indirect_reference for a, b in pairwise(writer.pages)}
     for entry, heading in zip(outlined(writer.root_object.get("/Outlines")), headings, strict=True):
         entry[NameObject("/Title")] = TextStringObject(heading)
+        page, _, _, top, _ = place = entry["/Dest"]
+        if top < FOOT:
+            place[0], place[3] = after[page.idnum], FloatObject(place[0].get_object().mediabox.top)
     writer.add_metadata({"/Title": "Known Unknowns", "/Author": "The authors of Known Unknowns"})
     writer.write(target)
 
