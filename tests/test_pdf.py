@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from bs4 import BeautifulSoup
 
 from tools import pdf
 from tools.book import ROOT, pages
@@ -76,6 +77,47 @@ def test_nothing_is_cut_off():
     if not FILE.exists():
         pytest.skip("there is no PDF: `make pdf` prints it")
     assert json.loads((ROOT / "_build/pdf/printed.json").read_text())["wide"] == []
+
+
+LONG = "x" * 300
+SHEETS = {
+    "words": (f"<p style='white-space: nowrap'>{LONG}</p>", ["P"]),
+    "what is hidden": (f"<p style='overflow: hidden; white-space: nowrap'>{LONG}</p>", ["P"]),
+    "a table, which is made smaller": (
+        f"<table><tr><td style='min-width: 900px'>{LONG[:40]}</td></tr></table>",
+        [],
+    ),
+    "a table beyond help": (f"<table><tr><td>{LONG * 2}</td></tr></table>", ["TABLE", "TD"]),
+    "nothing": ("<p>a line</p>", []),
+}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("what", SHEETS)
+def test_what_is_wider_than_the_paper_is_found(what, browser):
+    text, found = SHEETS[what]
+    page = browser.new_page(viewport={"width": pdf.WIDTH, "height": 1000})
+    page.set_content(text)
+    assert [tag for tag, *_ in page.evaluate(pdf.FIT, pdf.WIDTH)] == found
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("height", "kept"), [(300, "avoid"), (900, "auto")])
+def test_a_low_table_stays_on_one_page(height, kept, browser):
+    page = browser.new_page(viewport={"width": pdf.WIDTH, "height": 1000})
+    page.set_content(f"<div class='uq-table' style='height: {height}px'></div>")
+    page.evaluate(pdf.FIT, pdf.WIDTH)
+    assert page.eval_on_selector(".uq-table", "e => getComputedStyle(e).breakInside") == kept
+    page.close()
+
+
+@pytest.mark.parametrize(("foot", "kept"), [("run on a day, <code>abc</code>", 1), ("version 1", 0)])
+def test_the_foot_of_what_ran_stays_with_its_last_words(foot, kept):
+    text = f"<article><section><p>last words</p></section><p class='uq-foot'>{foot}</p></article>"
+    article = BeautifulSoup(text, "html.parser").article
+    assert len(pdf.settled(article, "book/a", ["book/a"]).select("section > p.uq-foot")) == kept
+    assert len(article.select("p.uq-foot")) == kept
 
 
 def test_the_fonts_are_inside(book):

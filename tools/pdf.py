@@ -40,8 +40,8 @@ html { font-size: 13px; scroll-padding: 0 }
 body { background: #fff; color: #111; padding: 0 }
 article.print { max-width: none; padding: 0; break-before: page; line-height: 1.55 }
 article.print h1 { margin-top: 0 }
-h1, h2, h3, h4, h5, h6, summary, dt, p.rubric, .uq-table caption { break-after: avoid }
-h1, h2, h3, h4, h5, h6, figure, img, .math, table tr, .admonition, .sd-card { break-inside: avoid }
+h1, h2, h3, h4, h5, h6, summary, dt, p.rubric, thead, .uq-table caption { break-after: avoid }
+h1, h2, h3, h4, h5, h6, dt, figure, img, .math, table tr, .admonition, .sd-card { break-inside: avoid }
 .cell_input, pre, .text_html > div[style] { break-inside: avoid }
 img { max-width: 100%; height: auto }
 a { color: #0b5394; text-decoration: none }
@@ -53,6 +53,8 @@ mjx-container { overflow: visible !important }
 table { font-size: 10.5px; max-width: 100% }
 .bd-content .uq-wide :is(td, th) { padding: 3px 6px }
 .bd-content .uq-wide :is(td, th):first-child { position: static; background: none }
+.bd-content .uq-wide th:nth-child(n+5):last-child:not(.uq-number) { width: 42% }
+:is(h1, h2, h3, h4) code { background: none !important; border: 0 !important }
 p, li, dd { orphans: 2; widows: 2 }
 .bd-content .uq-foot { margin-top: 20px; break-before: avoid }
 .bd-content { display: block !important; max-width: none; padding: 0 }
@@ -77,7 +79,6 @@ section.cover img { width: 150mm; margin: 10mm auto }
 .uq-cards .sd-card :is(.sd-card-title, p) { font-size: 11px; margin-bottom: 2px !important }
 .together { white-space: nowrap }
 .answer { margin: 0 0 .8em; break-inside: avoid }
-figure img { max-height: 100mm; width: auto }
 .uq-plotly-box { break-inside: avoid; zoom: .82 }
 """
 READY = """async () => {
@@ -100,8 +101,13 @@ HEADINGS = """() => {
 # What is still wider than the page is made smaller as a whole, never cut; what is low stays on one page.
 FIT = """(width) => {
   const found = [];
-  document.querySelectorAll('.cell_output, .uq-wide').forEach(e => {
-    if (e.getBoundingClientRect().height < 420) { e.style.breakInside = 'avoid'; }
+  document.querySelectorAll('figure img').forEach(e => {  // letters in it stay as large as those of the text
+    e.style.maxHeight = `${Math.max(380, .75 * e.getBoundingClientRect().height)}px`;
+    e.style.width = 'auto';
+  });
+  document.querySelectorAll('.cell, .cell_output, .uq-table, .uq-wide').forEach(e => {
+    const low = e.matches('.cell') ? 260 : 420;
+    if (e.getBoundingClientRect().height < low) { e.style.breakInside = 'avoid'; }
   });
   document.querySelectorAll('table, mjx-container, .uq-plotly-box, pre, img').forEach(e => {
     const zoomed = e.closest('[data-zoomed]');
@@ -114,7 +120,8 @@ FIT = """(width) => {
   });
   const lines = 'th, td, div.math, p, li, dt, dd, h1, h2, h3, h4, figcaption';
   document.querySelectorAll(`table, mjx-container, .uq-plotly-box, pre, img, ${lines}`).forEach(e => {
-    const right = e.getBoundingClientRect().right;
+    const box = e.getBoundingClientRect();
+    const right = Math.max(box.right, box.left + e.scrollWidth * (e.currentCSSZoom || 1));
     const hides = getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth + 2;
     if (right > width + 2 || (hides && e.clientWidth)) {
       found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]);
@@ -152,7 +159,9 @@ def settled(article, page, known):
     for tag in article.find_all("details", class_="above-input"):
         tag.decompose()
     for tag in article.find_all("p", class_="uq-foot"):
-        if not tag.find("code"):  # the cover has the version; what ran says when, and what
+        if tag.find("code"):  # what ran says when, and what; the cover has the version
+            article.find_all("section")[-1].append(tag)
+        else:
             tag.decompose()
     for tag in article.find_all(id=True):
         tag["id"] = f"{slug(page)}--{tag['id']}"
