@@ -121,7 +121,8 @@ FIT = """(width) => {
   const lines = 'th, td, div.math, p, li, dt, dd, h1, h2, h3, h4, figcaption';
   document.querySelectorAll(`table, mjx-container, .uq-plotly-box, pre, img, ${lines}`).forEach(e => {
     const box = e.getBoundingClientRect();
-    const right = Math.max(box.right, box.left + e.scrollWidth * (e.currentCSSZoom || 1));
+    const formula = e.localName === 'mjx-container';  // its own counts what only a screen reader gets
+    const right = Math.max(box.right, formula ? 0 : box.left + e.scrollWidth * (e.currentCSSZoom || 1));
     const hides = getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth + 2;
     if (right > width + 2 || (hides && e.clientWidth)) {
       found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]);
