@@ -53,7 +53,6 @@ mjx-container { overflow: visible !important }
 table { font-size: 10.5px; max-width: 100% }
 .bd-content .uq-wide :is(td, th) { padding: 3px 6px }
 .bd-content .uq-wide :is(td, th):first-child { position: static; background: none }
-.bd-content .uq-wide th:nth-child(n+5):last-child:not(.uq-number) { width: 42% }
 :is(h1, h2, h3, h4) code { background: none !important; border: 0 !important }
 p, li, dd { orphans: 2; widows: 2 }
 .bd-content .uq-foot { margin-top: 20px; break-before: avoid }
@@ -104,6 +103,9 @@ FIT = """(width) => {
   document.querySelectorAll('figure img').forEach(e => {  // letters in it stay as large as those of the text
     e.style.maxHeight = `${Math.max(380, .75 * e.getBoundingClientRect().height)}px`;
     e.style.width = 'auto';
+  });
+  document.querySelectorAll('.uq-wide th:last-child').forEach(e => {
+    if (e.textContent.trim() === 'note') { e.style.width = '42%'; }
   });
   document.querySelectorAll('.cell, .cell_output, .uq-table, .uq-wide').forEach(e => {
     const low = e.matches('.cell') ? 260 : 420;
