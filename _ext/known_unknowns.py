@@ -11,6 +11,7 @@ import base64
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -278,6 +279,13 @@ def say_what_raises(app, what, name, obj, options, lines):
         lines[place:place] = ["", "Raises", "------", "ValueError", f"    {AS_EVERYWHERE}", ""]
 
 
+def keep_whole(app, what, name, obj, options, lines):
+    """Napoleon takes what a property says before a colon for its type: give back what stood there."""
+    said = inspect.cleandoc(obj.__doc__ or "").splitlines()
+    if what == "property" and not any(set(line) == {"-"} for line in said):
+        lines[:] = [*said, ""]
+
+
 def setup(app):
     app.connect("builder-inited", copy_vendor)
     app.connect("source-read", expand_lines)
@@ -287,6 +295,7 @@ def setup(app):
     app.connect("env-before-read-docs", refuse_execution)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", say_what_raises, priority=400)  # before Napoleon reads it
+    app.connect("autodoc-process-docstring", keep_whole, priority=600)  # after it
     app.connect("html-page-context", tidy_scripts, priority=900)
     app.connect("html-page-context", give_tables_room)
     app.connect("html-page-context", foot)

@@ -30,7 +30,6 @@ OPTIONS = [
 
 NEEDED = (
     "no browser on the path",
-    "no Chromium on the path",
     "no sandbox here",
     "there is no built site",
     "there is no PDF",

@@ -1,9 +1,11 @@
 """The book on paper: all of it, with an outline and its fonts, nothing cut off and nothing left raw."""
 
+import html
 import json
 import re
 
 import pytest
+from bs4 import BeautifulSoup
 
 from tools import pdf
 from tools.book import ROOT, pages
@@ -36,25 +38,35 @@ def test_every_page_of_the_book_is_in_the_outline(book):
     assert first[-1].startswith("Answers to the quizzes")
 
 
-def test_the_outline_says_every_title_once(book):
-    titles = [title for _, title in entries(book.outline)]
-    assert [title for title in titles if pdf.said_once(title) != title] == []
+def test_the_outline_says_every_heading_as_it_stands(book):
+    text = (ROOT / "_build/pdf/book.html").read_text(encoding="utf-8")
+    headings = [words for _, words in re.findall(r"<h([1-6])[^>]*>(.*?)</h\1>", text, re.DOTALL)]
+    bare = [re.sub('<a class="headerlink".*?</a>|<[^>]*>', "", words, flags=re.DOTALL) for words in headings]
+    assert [title for _, title in entries(book.outline)] == [" ".join(html.unescape(b).split()) for b in bare]
 
 
-@pytest.mark.parametrize(
-    ("title", "said"),
-    [
-        ("QuizQuiz", "Quiz"),
-        ("Quiz", "Quiz"),
-        ("", ""),
-        ("aba", "aba"),
-        ("mcmc", "mcmc"),
-        ("mcmcmcmc", "mcmc"),
-    ],
-    ids=str,
-)
-def test_a_doubled_title_is_halved(title, said):
-    assert pdf.said_once(title) == said
+def test_the_outline_leads_to_where_something_stands(book):
+    places = {entry["/Title"]: entry["/Dest"] for entry in pdf.outlined(book.root_object["/Outlines"])}
+    assert [title for title, (_, _, _, top, _) in places.items() if top < pdf.FOOT] == []
+
+
+def test_each_line_of_the_contents_names_the_page_to_which_it_leads(book):
+    places, sheets = pdf.numbers(book), pdf.contents(book)
+    named = [number for sheet in sheets for *_, number in sheet]
+    assert {places[f"/{pdf.slug(page)}"] for page in pages()} <= set(named)
+    for page, sheet in zip(book.pages[1:], sheets, strict=False):
+        found = []  # (left edge, height on the page, number) of what is nothing but a number
+
+        def note(text, cm, tm, *_, found=found):
+            if text.strip().isdigit():
+                x, y = tm[4] * cm[0] + tm[5] * cm[2] + cm[4], tm[4] * cm[1] + tm[5] * cm[3] + cm[5]
+                found.append((x, y, int(text)))
+
+        page.extract_text(visitor_text=note)
+        right, top = float(page.mediabox.right), float(page.mediabox.top)
+        for column, down, high, number in sheet:
+            end, upper = right - column * 72 / 25.4, top - down
+            assert any(n == number and 0 < end - x < 30 and 0 < upper - y < high for x, y, n in found), number
 
 
 def test_the_outline_goes_to_the_third_level(book):
@@ -65,6 +77,47 @@ def test_nothing_is_cut_off():
     if not FILE.exists():
         pytest.skip("there is no PDF: `make pdf` prints it")
     assert json.loads((ROOT / "_build/pdf/printed.json").read_text())["wide"] == []
+
+
+LONG = "x" * 300
+SHEETS = {
+    "words": (f"<p style='white-space: nowrap'>{LONG}</p>", ["P"]),
+    "what is hidden": (f"<p style='overflow: hidden; white-space: nowrap'>{LONG}</p>", ["P"]),
+    "a table, which is made smaller": (
+        f"<table><tr><td style='min-width: 900px'>{LONG[:40]}</td></tr></table>",
+        [],
+    ),
+    "a table beyond help": (f"<table><tr><td>{LONG * 2}</td></tr></table>", ["TABLE", "TD"]),
+    "nothing": ("<p>a line</p>", []),
+}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("what", SHEETS)
+def test_what_is_wider_than_the_paper_is_found(what, browser):
+    text, found = SHEETS[what]
+    page = browser.new_page(viewport={"width": pdf.WIDTH, "height": 1000})
+    page.set_content(text)
+    assert [tag for tag, *_ in page.evaluate(pdf.FIT, pdf.WIDTH)] == found
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("height", "kept"), [(300, "avoid"), (900, "auto")])
+def test_a_low_table_stays_on_one_page(height, kept, browser):
+    page = browser.new_page(viewport={"width": pdf.WIDTH, "height": 1000})
+    page.set_content(f"<div class='uq-table' style='height: {height}px'></div>")
+    page.evaluate(pdf.FIT, pdf.WIDTH)
+    assert page.eval_on_selector(".uq-table", "e => getComputedStyle(e).breakInside") == kept
+    page.close()
+
+
+@pytest.mark.parametrize(("foot", "kept"), [("run on a day, <code>abc</code>", 1), ("version 1", 0)])
+def test_the_foot_of_what_ran_stays_with_its_last_words(foot, kept):
+    text = f"<article><section><p>last words</p></section><p class='uq-foot'>{foot}</p></article>"
+    article = BeautifulSoup(text, "html.parser").article
+    assert len(pdf.settled(article, "book/a", ["book/a"]).select("section > p.uq-foot")) == kept
+    assert len(article.select("p.uq-foot")) == kept
 
 
 def test_the_fonts_are_inside(book):
@@ -121,6 +174,11 @@ def test_links_lead_inside_the_book(book):
 def test_where_a_link_leads_on_paper(address, leads):
     known = ["book/posteriors/laplace", "book/reference/glossary", "book/decisions/odin"]
     assert pdf.located(address, "book/posteriors/laplace", known) == leads
+
+
+def test_a_formula_keeps_the_full_stop_behind_it():
+    formula = r'<span class="math notranslate nohighlight">\(a\)</span>'
+    assert pdf.together(f"{formula}. {formula} b") == f'<span class="together">{formula}.</span> {formula} b'
 
 
 def test_the_first_page_links_to_it_only_when_it_is_there(tmp_path):

@@ -14,7 +14,8 @@ ARTICLE = """<article class="bd-article"><section id="t"><h1>Title</h1><p><stron
 <ul><li>a goal</li></ul>
 <section id="idea"><h2>The idea</h2><p>A sentence.</p><div class="math">\\[a\\]</div>
 <p><strong>Predict, then run:</strong> what comes?</p>
-<figure id="f"><img src="x.png" alt="y"></figure></section>
+<figure id="f"><img src="x.png" alt="y"></figure>
+<p>A rule. <strong>Predict, then push:</strong> does it hold?</p></section>
 <section id="take-aways"><h2>Take-aways</h2><ul><li>One.</li></ul></section>
 <section id="further"><h2>Further: more</h2><figure><img src="z.png" alt="z"></figure></section>
 </section></article>"""
@@ -22,8 +23,13 @@ ARTICLE = """<article class="bd-article"><section id="t"><h1>Title</h1><p><stron
 
 def test_slides_stand_in_the_order_of_the_page_and_further_is_left_out():
     found = slides.slides_of(BeautifulSoup(ARTICLE, "html.parser").article)
-    assert [kind for kind, _, _ in found] == ["title", "formula", "question", "figure", "points"]
+    assert [kind for kind, _, _ in found] == ["title", "formula", "question", "figure", "question", "points"]
     assert "z.png" not in str(found)
+
+
+def test_a_question_inside_a_paragraph_is_asked_with_it():
+    found = slides.slides_of(BeautifulSoup(ARTICLE, "html.parser").article)
+    assert "A rule." in [content for kind, _, content in found if kind == "question"][1]
 
 
 def test_a_formula_comes_with_the_sentence_before_it():

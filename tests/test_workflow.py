@@ -95,7 +95,7 @@ def test_what_is_missing_fails_where_it_must_be_there(ci, failed, skipped, tmp_p
 # --- .ci/run as who may do what -------------------------------------------------------------------
 
 
-def installs(tmp_path, user, sudo):
+def installs(tmp_path, user, sudo, missing=""):
     """What ``.ci/run`` would do with these rights and neither browser nor bubblewrap: its calls, in order."""
     (tmp_path / "project/.ci").mkdir(parents=True)
     shutil.copy(RUN, tmp_path / "project/.ci/run")
@@ -110,7 +110,7 @@ def installs(tmp_path, user, sudo):
         (tools / name).symlink_to(shutil.which(name))
     stand_in("id", f"echo {0 if user == 'root' else 1000}")
     for name in ("apt-get", "make", "sysctl"):
-        stand_in(name, f'echo "{name} $*" >> {log}')
+        stand_in(name, f'echo "{name} $*" >> {log}; [[ -z "{missing}" || "$*" != *"{missing}" ]]')
     if sudo is not None:
         stand_in("sudo", f'shift; echo "sudo $1" >> {log}; "$@"' if sudo else "exit 1")
     done = subprocess.run(
@@ -125,7 +125,8 @@ def installs(tmp_path, user, sudo):
 )
 def test_who_may_install_gets_a_browser_and_a_sandbox(user, sudo, tmp_path):
     calls, _ = installs(tmp_path, user, sudo)
-    assert any(call.startswith("apt-get install") and "chromium bubblewrap" in call for call in calls)
+    installed = [call.split()[-1] for call in calls if call.startswith("apt-get install")]
+    assert installed == ["chromium", "bubblewrap"]
     assert ("sudo apt-get" in calls) == (user != "root")
     assert calls[-1] == "make test"
 
@@ -134,4 +135,12 @@ def test_who_may_install_gets_a_browser_and_a_sandbox(user, sudo, tmp_path):
 def test_who_may_not_install_is_told_and_goes_on(sudo, tmp_path):
     calls, words = installs(tmp_path, "runner", sudo)
     assert calls == ["make test"]
-    assert "could not install chromium bubblewrap" in words
+    assert "could not install chromium:" in words
+    assert "could not install bubblewrap:" in words
+
+
+def test_what_cannot_be_had_takes_nothing_else_with_it(tmp_path):
+    calls, words = installs(tmp_path, "root", None, missing="chromium")
+    assert [call.split()[-1] for call in calls] == ["-qq", "chromium", "bubblewrap", "test"]
+    assert "could not install chromium:" in words
+    assert "bubblewrap" not in words

@@ -7,10 +7,10 @@ and nothing else may be wider than it.
 """
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
+from tools import pdf
 from tools.book import ROOT
 
 WIDTHS = {"a desk": 1400, "a phone": 390}
@@ -105,7 +105,7 @@ def main():
 
     listed = set()
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=pdf.browser_path(), args=["--no-sandbox"])
         for path in pages:
             page = browser.new_page(viewport={"width": 1400, "height": 900})
             page.goto(path.as_uri())

@@ -15,11 +15,12 @@ import os
 import re
 import shutil
 import sys
+from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
-from pypdf import PdfWriter
-from pypdf.generic import NameObject, TextStringObject
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import FloatObject, NameObject, TextStringObject
 
 from tools import fresh
 from tools.book import ROOT, pages
@@ -27,16 +28,21 @@ from tools.book import ROOT, pages
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NAME = "known-unknowns.pdf"
 MARGINS = {"top": "16mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
+ROUTINE = ("On your own model", "Take-aways", "Quiz", "Sources")  # in every chapter: not in the contents
+ANSWERS = "Answers to the quizzes"
+FOOT = 54  # points from the lower edge: nothing but the number of the page stands below
+COLUMNS = (109.5, 16)  # mm from the right edge to where the columns of the contents end
 WIDTH = 673  # of an A4 page between its margins, in the browser's pixels
 FOOTER = """<div style="width: 100%; font: 8px sans-serif; color: #555; padding: 0 16mm; display: flex;
 justify-content: space-between"><span>Known Unknowns</span><span class="pageNumber"></span></div>"""
 STYLE = """
 html { font-size: 13px; scroll-padding: 0 }
 body { background: #fff; color: #111; padding: 0 }
-article.print { max-width: none; padding: 0; break-before: page }
+article.print { max-width: none; padding: 0; break-before: page; line-height: 1.55 }
 article.print h1 { margin-top: 0 }
-h1, h2, h3, h4, summary, .uq-table caption { break-after: avoid }
-figure, img, .math, table tr, .admonition { break-inside: avoid }
+h1, h2, h3, h4, h5, h6, summary, dt, p.rubric, thead, .uq-table caption { break-after: avoid }
+h1, h2, h3, h4, h5, h6, dt, figure, img, .math, table tr, .admonition, .sd-card { break-inside: avoid }
+.cell_input, pre, .text_html > div[style] { break-inside: avoid }
 img { max-width: 100%; height: auto }
 a { color: #0b5394; text-decoration: none }
 a.headerlink, button, .uq-progress, .uq-pdf, .sd-summary-state-marker { display: none !important }
@@ -45,17 +51,34 @@ div.highlight pre, .cell_output pre, pre {
 .uq-wide, .uq-table, .pst-scrollable-table-container, .cell_output,
 mjx-container { overflow: visible !important }
 table { font-size: 10.5px; max-width: 100% }
+.bd-content .uq-wide :is(td, th) { padding: 3px 6px }
+.bd-content .uq-wide :is(td, th):first-child { position: static; background: none }
+:is(h1, h2, h3, h4) code { background: none !important; border: 0 !important }
+p, li, dd { orphans: 2; widows: 2 }
+.bd-content .uq-foot { margin-top: 20px; break-before: avoid }
 .bd-content { display: block !important; max-width: none; padding: 0 }
 .bd-content h1 { font-size: 26px }
 .bd-content h2 { font-size: 19px; margin-top: 24px }
 .bd-content h3 { font-size: 15.5px }
-.cover { text-align: center; padding-top: 60mm }
-.cover h1 { font-size: 40px; border: 0 }
-.cover img { width: 150mm; margin: 10mm auto }
-.contents ol, .contents ul { list-style: none; padding-left: 1.5em }
-.contents > ul { padding-left: 0; columns: 2; font-size: 12px }
+.bd-content dl { margin-bottom: 12px !important }
+.bd-content dl.field-list { display: block !important; margin-bottom: 6px !important }
+section.cover { text-align: center; padding-top: 60mm }
+section.cover h1 { font-size: 40px; border: 0 }
+section.cover img { width: 150mm; margin: 10mm auto }
+.contents ul { list-style: none; padding-left: 1.5em; margin: 0 }
+.contents > ul { padding-left: 0; columns: 2; column-gap: 9mm; font-size: 12px }
+.contents > ul > li { margin-bottom: 3px }
+.contents .chapter { font-weight: 650; margin-top: 7px; break-after: avoid }
+.contents div { padding-right: 2.5em; break-inside: avoid }
+.number { position: absolute; text-align: right; width: 3em; font-size: 12px }
+.sheet { position: relative; width: 210mm; height: 296.9mm; overflow: hidden; break-after: page }
+.uq-cards .sd-row { display: block }
+.uq-cards .sd-col { display: inline-block !important; vertical-align: top; width: 32.5% !important }
+.uq-cards .sd-card-body { padding: 6px 8px !important }
+.uq-cards .sd-card :is(.sd-card-title, p) { font-size: 11px; margin-bottom: 2px !important }
+.together { white-space: nowrap }
 .answer { margin: 0 0 .8em; break-inside: avoid }
-.uq-plotly-box { break-inside: avoid }
+.uq-plotly-box { break-inside: avoid; zoom: .82 }
 """
 READY = """async () => {
   await (window.MathJax && MathJax.startup ? MathJax.startup.promise : null);
@@ -63,9 +86,31 @@ READY = """async () => {
 }"""
 DRAWN = """() => [...document.querySelectorAll('.uq-plotly-box')].every(e => e.querySelector('.main-svg'))
   && [...document.images].every(i => i.complete)"""
-# What is still wider than the page is made smaller as a whole, never cut.
+# What is laid over the pages of the contents: the number of each line, at the end of its column.
+NUMBERED = """(sheets) => {
+  const line = ([right, top, high, number]) => `<span class="number"
+    style="right: ${right}mm; top: ${top}pt; line-height: ${high}pt">${number}</span>`;
+  document.body.innerHTML = sheets.map(s => `<div class="sheet">${s.map(line).join('')}</div>`).join('');
+}"""
+HEADINGS = """() => {
+  const words = e => [...e.childNodes].filter(c => c.className !== 'headerlink').map(c => c.textContent);
+  return [...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].filter(e => e.getClientRects().length)
+    .map(e => words(e).join('').trim().replace(/\\s+/g, ' '));
+}"""
+# What is still wider than the page is made smaller as a whole, never cut; what is low stays on one page.
 FIT = """(width) => {
   const found = [];
+  document.querySelectorAll('figure img').forEach(e => {  // letters in it stay as large as those of the text
+    e.style.maxHeight = `${Math.max(380, .75 * e.getBoundingClientRect().height)}px`;
+    e.style.width = 'auto';
+  });
+  document.querySelectorAll('.uq-wide th:last-child').forEach(e => {
+    if (e.textContent.trim() === 'note') { e.style.width = '42%'; }
+  });
+  document.querySelectorAll('.cell, .cell_output, .uq-table, .uq-wide').forEach(e => {
+    const low = e.matches('.cell') ? 260 : 420;
+    if (e.getBoundingClientRect().height < low) { e.style.breakInside = 'avoid'; }
+  });
   document.querySelectorAll('table, mjx-container, .uq-plotly-box, pre, img').forEach(e => {
     const zoomed = e.closest('[data-zoomed]');
     const over = e.getBoundingClientRect().right - width;
@@ -75,9 +120,15 @@ FIT = """(width) => {
       e.dataset.zoomed = '';
     }
   });
-  document.querySelectorAll('table, mjx-container, .uq-plotly-box, pre, img').forEach(e => {
-    const right = e.getBoundingClientRect().right;
-    if (right > width + 2) { found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]); }
+  const lines = 'th, td, div.math, p, li, dt, dd, h1, h2, h3, h4, figcaption';
+  document.querySelectorAll(`table, mjx-container, .uq-plotly-box, pre, img, ${lines}`).forEach(e => {
+    const box = e.getBoundingClientRect();
+    const formula = e.localName === 'mjx-container';  // its own counts what only a screen reader gets
+    const right = Math.max(box.right, formula ? 0 : box.left + e.scrollWidth * (e.currentCSSZoom || 1));
+    const hides = getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth + 2;
+    if (right > width + 2 || (hides && e.clientWidth)) {
+      found.push([e.tagName, Math.round(right), e.textContent.slice(0, 60)]);
+    }
   });
   return found;
 }"""
@@ -110,6 +161,11 @@ def settled(article, page, known):
             tag.decompose()
     for tag in article.find_all("details", class_="above-input"):
         tag.decompose()
+    for tag in article.find_all("p", class_="uq-foot"):
+        if tag.find("code"):  # what ran says when, and what; the cover has the version
+            article.find_all("section")[-1].append(tag)
+        else:
+            tag.decompose()
     for tag in article.find_all(id=True):
         tag["id"] = f"{slug(page)}--{tag['id']}"
     for tag in article.find_all(src=True):
@@ -151,19 +207,20 @@ def take_answers(article, page, soup):
 
 
 def outline(articles):
-    """The table of contents: a line for each page, and one for each of its sections."""
+    """The table of contents: a line for each page, and one for each section that not every chapter has."""
     lines = []
+
+    def line(heading, place, kind=""):
+        words = html.escape(heading.get_text().rstrip("#¶ "))
+        return f'<div{kind}><a href="#{place}">{words}</a></div>'
+
     for page, article in articles:
-        title = article.find("h1").get_text().rstrip("#¶ ")
-        lines.append(f'<li><a href="#{slug(page)}">{html.escape(title)}</a>')
-        sections = [h for h in article.find_all("h2") if h.parent.get("id")]
-        if sections and "api-" not in slug(page) and "exercises-" not in slug(page):
-            inner = "".join(
-                f'<li><a href="#{h.parent["id"]}">{html.escape(h.get_text().rstrip("#¶ "))}</a></li>'
-                for h in sections
-            )
-            lines.append(f"<ul>{inner}</ul>")
-        lines.append("</li>")
+        small = re.search("api-|exercises-", slug(page))
+        lines.append("<li>" + line(article.find("h1"), slug(page), "" if small else ' class="chapter"'))
+        sections = [h for h in article.find_all("h2") if h.parent.get("id") and not small]
+        inner = [line(h, h.parent["id"]) for h in sections if h.get_text().rstrip("#¶ ") not in ROUTINE]
+        lines.append("".join(["<ul>", *[f"<li>{one}</li>" for one in inner], "</ul></li>"]))
+    lines.append(f'<li><div class="chapter"><a href="#answers">{ANSWERS}</a></div></li>')
     return f"<ul>{''.join(lines)}</ul>"
 
 
@@ -181,6 +238,12 @@ def head_of(soup):
                     tag[key] = "../html/" + re.sub(r"^(\.\./)+", "", tag[key])
             kept.append(str(tag))
     return kept
+
+
+def together(text):
+    """No line begins with the full stop of a formula that ends the line before."""
+    formula = r'(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>[.,;:!?)\]’”]+)'
+    return re.sub(formula, r'<span class="together">\1</span>', text)
 
 
 def compose(root=ROOT):
@@ -204,14 +267,14 @@ def compose(root=ROOT):
 <p>Code that the site folds away is left out; interactive figures stand as they begin.</p></section>"""
     body = [cover, f'<article class="print contents"><h1>Contents</h1>{outline(articles)}</article>']
     body += [str(article) for _, article in articles]
-    body.append(f'<article class="print"><h1>Answers to the quizzes</h1>{"".join(answers)}</article>')
+    body.append(f'<article class="print" id="answers"><h1>{ANSWERS}</h1>{"".join(answers)}</article>')
     page = f"""<!DOCTYPE html>
 <html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8"><title>Known Unknowns</title>
 {"".join(head)}<style>{STYLE}</style></head>
 <body><div class="bd-content"><div>{"".join(body)}</div></div></body></html>"""
     target = root / "_build" / "pdf" / "book.html"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page, encoding="utf-8")
+    target.write_text(together(page), encoding="utf-8")
     return target
 
 
@@ -259,38 +322,68 @@ def load(page, source):
 
 
 def print_page(source, target):
-    """Let the browser print ``source``; returns what is wider than the paper, which should be nothing."""
+    """Let the browser print ``source``; returns what is too wide, which should be nothing, and its headings.
+
+    Beside ``target`` lies then ``numbers.pdf``, to be laid over the table of contents.
+    """
+    how = {"format": "A4", "margin": MARGINS, "print_background": True}
+    feet = {"header_template": "<span></span>", "footer_template": FOOTER, "display_header_footer": True}
     with printing(WIDTH, 1000) as page:
         load(page, source)
-        wide = page.evaluate(FIT, WIDTH)
-        how = {"print_background": True, "outline": True, "tagged": True, "margin": MARGINS}
-        feet = {"header_template": "<span></span>", "footer_template": FOOTER}
-        page.pdf(path=target, format="A4", display_header_footer=True, **how, **feet)
-    return wide
+        wide, headings = page.evaluate(FIT, WIDTH), page.evaluate(HEADINGS)
+        page.pdf(path=target, outline=True, tagged=True, **how, **feet)
+        page.evaluate(NUMBERED, contents(PdfReader(target)))
+        page.pdf(path=target.with_name("numbers.pdf"), format="A4")
+    return wide, headings
 
 
-NAMES = {page.rsplit("/", 1)[-1] for page in pages()}  # "mcmc" is a name, and not "mc" said twice
+def numbers(reader):
+    """The number of the page on which each named place of a PDF stands."""
+    order = {page.indirect_reference.idnum: number for number, page in enumerate(reader.pages, start=1)}
+    places = reader.root_object.get("/Dests", {})
+    return {name: order[place.get_object()[0].idnum] for name, place in places.items()}
 
 
-def said_once(title):
-    """A title of the outline; Chromium says those twice that stand at the top of a page."""
-    half = len(title) // 2
-    return title[:half] if title and title[:half] == title[half:] and title not in NAMES else title
+def contents(reader):
+    """Where the numbers of the table of contents belong: (mm from the right, top, height, number)."""
+    places, sheets = numbers(reader), []
+    for page in reader.pages[1 : places[f"/{slug(pages()[0])}"] - 1]:
+        first = {}  # a link of two lines has two rectangles
+        for link in (one.get_object() for one in page.get("/Annots", [])):
+            left, low, _, high = map(float, link["/Rect"])
+            if link["/Dest"] not in first or high > first[link["/Dest"]][2]:
+                first[link["/Dest"]] = (left, low, high)
+        middle, top = float(page.mediabox.right) / 2, float(page.mediabox.top)
+        lines = [(COLUMNS[a > middle], top - d, d - b, places[name]) for name, (a, b, d) in first.items()]
+        sheets.append(lines)
+    return sheets
 
 
-def finish(source, target):
-    """Mend the outline's titles, and say in the file what it is."""
+def outlined(entry):
+    """The entries of an outline from ``entry`` on, in the order of the book."""
+    while entry is not None:
+        entry = entry.get_object()
+        if "/Title" in entry:
+            yield entry
+        yield from outlined(entry.get("/First"))
+        entry = entry.get("/Next")
+
+
+def finish(source, target, headings):
+    """Set the numbers into the contents and the headings into the outline, and say in the file what it is.
+
+    Chromium's own outline has twice what stands at the top of a page, joins lines without a space, and leads
+    to the foot of the page before.
+    """
     writer = PdfWriter(source, incremental=True)  # half the time of writing all of it
-
-    def mend(entry):
-        while entry is not None:
-            entry = entry.get_object()
-            if "/Title" in entry:
-                entry[NameObject("/Title")] = TextStringObject(said_once(str(entry["/Title"])))
-            mend(entry.get("/First"))
-            entry = entry.get("/Next")
-
-    mend(writer.root_object.get("/Outlines"))
+    for page, over in zip(writer.pages[1:], PdfReader(source.with_name("numbers.pdf")).pages, strict=False):
+        page.merge_page(over)
+    after = {a.indirect_reference.idnum: b.indirect_reference for a, b in pairwise(writer.pages)}
+    for entry, heading in zip(outlined(writer.root_object.get("/Outlines")), headings, strict=True):
+        entry[NameObject("/Title")] = TextStringObject(heading)
+        page, _, _, top, _ = place = entry["/Dest"]
+        if top < FOOT:
+            place[0], place[3] = after[page.idnum], FloatObject(place[0].get_object().mediabox.top)
     writer.add_metadata({"/Title": "Known Unknowns", "/Author": "The authors of Known Unknowns"})
     writer.write(target)
 
@@ -305,8 +398,8 @@ def build(root=ROOT):
             return known["wide"]
     source = compose(root)
     partial = source.with_name(NAME)
-    wide = print_page(source, partial)
-    finish(partial, source.with_name("finished.pdf"))
+    wide, headings = print_page(source, partial)
+    finish(partial, source.with_name("finished.pdf"), headings)
     shutil.move(source.with_name("finished.pdf"), target)
     announce(root)
     note.write_text(json.dumps({"site": site, "wide": wide}))

@@ -2,7 +2,7 @@
 
 Nothing is written twice: the slides are made of the pages of the built site, in
 their order. A figure comes with its caption, a formula with the sentence before
-it, a question by itself, so that a room can answer before the next slide does.
+it, a question with the paragraph that asks it, so that a room can answer before the next slide does.
 What is marked *Further* is left out.
 """
 
@@ -33,7 +33,9 @@ body { margin: 0; background: #fff; color: #111; padding: 0 }
 .slide figure { text-align: center; margin: 0 }
 .slide figure img { max-width: 100%; max-height: 500px; width: auto; height: auto; zoom: 1.35 }
 .slide figcaption, .slide figcaption p { font-size: 19px !important; color: #333 }
-.slide mjx-container { font-size: 165% !important }
+.slide mjx-container { font-size: 108% !important }
+.slide div.math { font-size: 27px }
+.slide .uq-plotly-box { width: 800px; margin: 0 auto; zoom: 1.4 }
 .slide .foot { position: absolute; right: 72px; bottom: 18px; font-size: 14px; color: #555 }
 a.headerlink { display: none }
 a { color: inherit; text-decoration: none }
@@ -88,7 +90,7 @@ def slides_of(article):
             before = tag.find_previous_sibling()
             said = str(before) if before is not None and before.name == "p" else ""
             found.append(("formula", heading_of(tag), said + str(tag)))
-        elif tag.name == "p" and words_of(tag).startswith("Predict, then run"):
+        elif tag.name == "p" and tag.find("strong", string=re.compile("^Predict, then")):
             found.append(("question", heading_of(tag), str(tag)))
     last = article.find("section", id=re.compile("take-aways"))
     for points in last.find_all("ul", recursive=False)[:1] if last else []:

@@ -4,7 +4,6 @@ import dataclasses
 import html
 import itertools
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -263,18 +262,6 @@ def test_what_was_handed_in_is_the_last_cell_that_defines_what_was_asked():
 
 
 # --- before a browser ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no Chromium on the path")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
