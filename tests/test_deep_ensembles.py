@@ -688,6 +688,25 @@ class TestLines:
         hill = de.loss_along_line(a, b, lambda network: -(network.weight.item() ** 2), points=[0, 0.5, 1])
         assert hill.barrier == pytest.approx(1)
 
+    def test_a_renumbered_copy_is_the_same_function_behind_a_barrier(self):
+        x, labels = toys.two_moons(200, noise=0.2, seed=0)
+        with training.seeded(0):
+            net = MLP(2, 2, hidden=(16,))
+        training.fit(net, x, labels, epochs=60, learning_rate=0.02, device="cpu", progress=False)
+        first, second = (layer for layer in net if isinstance(layer, nn.Linear))
+        copied, order = copy.deepcopy(net), np.roll(np.arange(16), 5)
+        into, out = (layer for layer in copied if isinstance(layer, nn.Linear))
+        with torch.no_grad():
+            into.weight.copy_(first.weight[order])
+            into.bias.copy_(first.bias[order])
+            out.weight.copy_(second.weight[:, order])
+
+        def loss(network):
+            return metrics.negative_log_likelihood(training.predict(network, x), labels)
+
+        assert de.disagreement(de.sample([net, copied], x)).mean_total_variation < 1e-6
+        assert de.loss_along_line(net, copied, loss).barrier > 0.05
+
     def test_bad_arguments_are_named(self, moons):
         a, b, _ = trained(moons)
         with pytest.raises(ValueError, match="network_b: expected the architecture"):

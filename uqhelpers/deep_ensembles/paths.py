@@ -31,7 +31,10 @@ class LinePath:
     def barrier(self):
         """The most by which the loss rises above the straight line between its own two ends.
 
-        About 0 within one basin. The ends are the first and the last place.
+        It belongs to the weights: about 0 between neighbours, and high between a
+        network and a copy of it whose hidden units are numbered in another
+        order, which computes the same function. The ends are the first and the
+        last place.
         """
         span = self.positions[-1] - self.positions[0]
         share = (self.positions - self.positions[0]) / span

@@ -2,259 +2,283 @@
 
 import numpy as np
 from scipy.special import logsumexp
+from scipy.stats import norm
 
-from .._engine import as_number, as_numbers, expect, expect_choice, expect_close, expect_parts, part, question
-
-MIXTURES = ("deep_ensembles.mixture_moments", "deep_ensembles.mixture_nll")
-
-
-def gaussian(targets, location, scale):
-    return np.log(scale) + (targets - location) ** 2 / (2 * scale**2) + 0.5 * np.log(2 * np.pi)
+from .._engine import as_numbers, expect, expect_close, expect_parts, manual, part, question
 
 
 @question(
     "q1",
-    points={"the Gaussian loss": 1, "the Laplacian loss": 2},
-    hint="Take minus the logarithm of the density: a product becomes a sum, and the constants stay.",
-    forbids=("metrics.gaussian_nll", "deep_ensembles.laplace_nll"),
-    read="A network that states its noise",
+    points={"the mean": 0.5, "the aleatoric variance": 1, "the epistemic variance": 1.5},
+    hint="Average E[y] and E[y²] with the weights; E[y²] of a member is its variance plus its squared mean.",
+    read="The mixture and its moments",
 )
-def both_likelihoods_are_right(learner, seed):
+def the_moments_of_a_weighted_mixture_are_right(learner, seed):
     rng = np.random.default_rng(seed)
-    targets, location = rng.normal(size=(2, 9))
-    scale, residual = rng.uniform(0.3, 3, size=9), targets - location
-    want = gaussian(targets, location, scale), np.log(2 * scale) + np.abs(residual) / scale
-    got = expect_parts(learner.call("losses", targets, location, scale), ["Gaussian", "Laplacian"])
-    half = 0.5 * np.log(2 * np.pi)
-    with part("the Gaussian loss"):
+    locations, scales = 1.5 * rng.normal(size=(4, 7)), rng.uniform(0.3, 2, size=(4, 7))
+    weights = rng.permutation([0.1, 0.15, 0.25, 0.5])
+    got = expect_parts(
+        learner.call("moments", locations, scales, weights),
+        ["the mean", "the aleatoric variance", "the epistemic variance"],
+    )
+    even = np.full(4, 0.25)
+
+    def mean(weights=weights):
+        return weights @ locations
+
+    def aleatoric(weights=weights, factor=2, squared=True):
+        return factor * (weights @ scales**2 if squared else (weights @ scales) ** 2)
+
+    def epistemic(weights=weights, centre=weights, about=1):
+        return weights @ (locations - about * (centre @ locations)) ** 2
+
+    with part("the mean"):
         expect_close(
             got[0],
-            want[0],
-            what="the Gaussian loss",
+            mean,
+            what="the mean",
             mistakes={
-                "that is the average over the targets: one number for each is asked for": np.mean,
-                "the scale is a standard deviation, and you used it as a variance": 0.5 * np.log(scale)
-                + residual**2 / (2 * scale)
-                + half,
-                "the constant is missing: ½ log 2π": want[0] - half,
-                "the sign: a *negative* log-likelihood": -want[0],
-                "the half is missing before the square": want[0] + residual**2 / (2 * scale**2),
+                "every member counts the same there: use the weights": {"weights": even},
+                "an average over members: the weights sum to 1 already": lambda v: v / 4,
             },
         )
-    with part("the Laplacian loss"):
+    with part("the aleatoric variance"):
         expect_close(
             got[1],
-            want[1],
-            what="the Laplacian loss",
+            aleatoric,
+            what="the aleatoric variance",
             mistakes={
-                "that is the average over the targets: one number for each is asked for": np.mean,
-                "the density of a Laplacian has 2b before it, not b": want[1] - np.log(2),
-                "a square belongs to the Gaussian: the Laplacian has the distance": np.log(2 * scale)
-                + residual**2 / scale,
-                "the scale is b, not its standard deviation √2 b": np.log(np.sqrt(2) * scale)
-                + np.sqrt(2) * np.abs(residual) / scale,
-                "the sign: a *negative* log-likelihood": -want[1],
+                "every member counts the same there: use the weights": {"weights": even},
+                "the variance of a Laplacian is 2b²: integrate r² by parts": {"factor": 1},
+                "standard deviations do not average: average the variances": {"squared": False},
+                "the weights of a mixture are not squared: they weigh densities": {"weights": weights**2},
+                "that is a standard deviation: a variance is asked for": np.sqrt,
             },
         )
+    with part("the epistemic variance"):
+        expect_close(
+            got[2],
+            epistemic,
+            what="the epistemic variance",
+            mistakes={
+                "every member counts the same there: use the weights": {"weights": even, "centre": even},
+                "the distances are those from the weighted mean": {"centre": even},
+                "that is the second moment: subtract the square of the mean": {"about": 0},
+                "that is a standard deviation: a variance is asked for": np.sqrt,
+                "the weights of a mixture are not squared: they weigh densities": {"weights": weights**2},
+            },
+        )
+
+
+def quantile(locations, scales, at):
+    """The quantile of a uniform mixture of Gaussians, by halving its distribution function."""
+    low, high = (locations - 12 * scales).min(axis=0), (locations + 12 * scales).max(axis=0)
+    for _ in range(200):
+        middle = (low + high) / 2
+        below = norm.cdf((middle - locations) / scales).mean(axis=0) < at
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
 
 
 @question(
     "q2",
-    points={"the mean": 0.5, "the aleatoric variance": 1.5, "the epistemic variance": 1},
-    hint="Average E[y] and E[y²] over the members; E[y²] of a member is its variance plus its squared mean.",
-    forbids=MIXTURES,
+    points=3,
+    hint="The distribution function of a mixture is the average of its members'. It rises: halve.",
     read="The mixture and its moments",
 )
-def the_moments_of_a_mixture_are_right(learner, seed):
+def the_interval_of_a_mixture_is_its_own(learner, seed):
     rng = np.random.default_rng(seed)
-    locations, scales = 1.5 * rng.normal(size=(4, 7)), rng.uniform(0.3, 2, size=(4, 7))
-    names = ["the mean", "the aleatoric variance", "the epistemic variance"]
-    epistemic = locations.var(axis=0)
-    for likelihood, factor in {"gaussian": 1, "laplace": 2}.items():
-        aleatoric = factor * np.mean(scales**2, axis=0)
-        got = expect_parts(learner.call("moments", locations, scales, likelihood), names)
-        with part("the mean"):
-            expect_close(got[0], locations.mean(axis=0), what=f"the mean ({likelihood})")
-        with part("the aleatoric variance"):
-            expect_close(
-                got[1],
-                aleatoric,
-                what=f"the aleatoric variance ({likelihood})",
-                mistakes={
-                    "the variance of a Laplacian is 2b²: integrate r² by parts": np.mean(scales**2, axis=0)
-                    * (0.5 if factor == 1 else 1),
-                    "standard deviations do not average: average the variances": factor
-                    * np.mean(scales, axis=0) ** 2,
-                    "those are standard deviations: variances are asked for": np.sqrt(aleatoric),
-                    "that is the total: the disagreement is a part of its own": aleatoric + epistemic,
-                    "the two parts are swapped": epistemic,
-                },
-            )
-        with part("the epistemic variance"):
-            expect_close(
-                got[2],
-                epistemic,
-                what=f"the epistemic variance ({likelihood})",
-                mistakes={
-                    "that is a standard deviation: a variance is asked for": np.sqrt(epistemic),
-                    "the mixture has M equal parts: divide by M, not by M - 1": locations.var(axis=0, ddof=1),
-                    "that is the total: leave the noise out": aleatoric + epistemic,
-                    "that is the second moment: subtract the square of the mean": np.mean(
-                        locations**2, axis=0
-                    ),
-                },
-            )
+    locations, scales = 2 * rng.normal(size=(4, 6)), rng.uniform(0.3, 1.5, size=(4, 6))
+    share = float(rng.uniform(0.6, 0.9))
+    got = expect_parts(learner.call("interval", locations, scales, share), ["the lower end", "the upper end"])
+    mean = locations.mean(axis=0)
+    std = np.sqrt(np.mean(scales**2, axis=0) + locations.var(axis=0))
+    z = norm.ppf((1 + share) / 2)
+    own = np.stack([locations - z * scales, locations + z * scales])
+
+    def ends(inside=share, outer=2):
+        return np.stack(
+            [quantile(locations, scales, tail) for tail in ((1 - inside) / outer, 1 - (1 - inside) / outer)]
+        )
+
+    for i, end in enumerate(("the lower end", "the upper end")):
+        expect_close(
+            got[i],
+            lambda i=i, **slips: ends(**slips)[i],
+            rtol=1e-5,
+            atol=1e-5,
+            what=end,
+            mistakes={
+                "one Gaussian with the moments of the mixture is another distribution": mean
+                + (z * std if i else -z * std),
+                "quantiles do not average: average the distribution functions": own[i].mean(axis=0),
+                "from the lowest lower end to the highest upper end: that holds more than the share": (
+                    own[1].max(axis=0) if i else own[0].min(axis=0)
+                ),
+                "what lies outside is shared by both ends": {"outer": 1},
+                "the upper end comes second": ends()[1 - i],
+            },
+        )
 
 
 @question(
     "q3",
     points=3,
-    hint="Average densities, not logarithms. Take the largest logarithm out before you exponentiate.",
-    forbids=MIXTURES,
-    read="The mixture and its moments",
-)
-def the_likelihood_of_a_mixture_is_right(learner, seed):
-    rng = np.random.default_rng(seed)
-    locations, scales = rng.normal(size=(5, 8)), rng.uniform(0.5, 1.5, size=(5, 8))
-    targets = rng.normal(size=8)
-    logs = -gaussian(targets, locations, scales)
-    each = np.log(5) - logsumexp(logs, axis=0)
-    variance = np.mean(scales**2, axis=0) + locations.var(axis=0)
-    matched = np.mean(gaussian(targets, locations.mean(axis=0), np.sqrt(variance)))
-    got = learner.call("mixture_nll", locations, scales, targets)
-    expect_close(
-        got,
-        each.mean(),
-        what="the negative log-likelihood",
-        mistakes={
-            "that is the average of the members' own: average the densities first": -logs.mean(),
-            "a sum over the members: divide by how many they are": each.mean() - np.log(5),
-            "one Gaussian with the moments of the mixture is another distribution": matched,
-            "a sum over the targets: their mean is asked for": each.sum(),
-            "the sign: a *negative* log-likelihood": -each.mean(),
-        },
-    )
-    targets[0] += 150
-    got = learner.call("mixture_nll", locations, scales, targets)
-    expect(
-        np.isfinite(as_numbers(got, "the negative log-likelihood")).all(),
-        "the exponential underflows at a far target: take the largest logarithm out first",
-    )
-    each = np.log(5) - logsumexp(-gaussian(targets, locations, scales), axis=0)
-    expect_close(got, each.mean(), what="the negative log-likelihood with a far target")
-
-
-@question(
-    "q4",
-    points=3,
-    hint="What does `loss` divide the residual by? And what happened to the members' disagreement?",
-    forbids=MIXTURES,
-    read="A variance used as a standard deviation",
+    hint="What is the output to the loss? In which unit? And what happened to the members' disagreement?",
+    read="Further: two slips without an error message",
 )
 def the_interval_is_mended(learner, seed):
     rng = np.random.default_rng(seed)
-    locations, rho = rng.normal(size=(5, 6)), rng.uniform(-2, 4, size=(5, 6))
-    sigma = np.logaddexp(0, rho) + 1e-6
-    mean, spread, noise = locations.mean(axis=0), locations.var(axis=0), np.mean(sigma**2, axis=0)
-    got = expect_parts(learner.call("interval", locations, rho), ["the lower end", "the upper end"])
+    locations, rho = 0.5 * rng.normal(size=(5, 6)), rng.uniform(-2, 1, size=(5, 6))
+    centre, unit = float(rng.uniform(-9, 9)), float(rng.uniform(3, 20))
+    b = np.logaddexp(0, rho) + 1e-6
+    got = expect_parts(
+        learner.call("interval_of", locations, rho, centre, unit), ["the lower end", "the upper end"]
+    )
     lower, upper = (as_numbers(end, "an end") for end in got)
     expect(
         lower.shape == upper.shape == (6,),
         f"each end has the shape (6,), one for each input; got {lower.shape}",
     )
     expect(bool(np.all(upper >= lower)), "the lower end comes first")
-    expect_close((lower + upper) / 2, mean, what="the middle of the interval")
+    expect_close((lower + upper) / 2, unit * locations.mean(axis=0) + centre, what="the middle")
+
+    def half(factor=2, squared=True, spread=1, unit=unit, widths=2):
+        noise = factor * (np.mean(b**2, axis=0) if squared else np.mean(b, axis=0) ** 2)
+        return widths * unit * np.sqrt(noise + spread * locations.var(axis=0))
+
     expect_close(
         (upper - lower) / 2,
-        2 * np.sqrt(noise + spread),
+        half,
         what="half the length",
         mistakes={
-            "nothing is mended: the output is taken for a variance, and the disagreement is missing": 2
-            * np.sqrt(sigma.mean(axis=0)),
-            "the output is still taken for a variance: the loss makes it a standard deviation": 2
-            * np.sqrt(sigma.mean(axis=0) + spread),
-            "the members' disagreement is missing: add the variance of their means": 2 * np.sqrt(noise),
-            "standard deviations do not average: average the variances": 2
-            * np.sqrt(sigma.mean(axis=0) ** 2 + spread),
-            "one standard deviation, where two are asked for": np.sqrt(noise + spread),
-            "standard deviations do not add: variances do": 2 * (np.sqrt(noise) + np.sqrt(spread)),
-            "that is a variance: take its root": 2 * (noise + spread),
+            "nothing is mended: b as standard deviation, averaged, without disagreement or unit": 2
+            * b.mean(axis=0),
+            "b is not the standard deviation of a Laplacian: its variance is 2b²": {"factor": 1},
+            "standard deviations do not average: average the variances": {"squared": False},
+            "the members' disagreement is missing: add the variance of their means": {"spread": 0},
+            "the width has a unit, too: the network saw standardised targets": {"unit": 1},
+            "one standard deviation, where two are asked for": {"widths": 1},
         },
     )
+
+
+@question(
+    "q4",
+    points={"the spread": 1, "its error": 2},
+    hint="Leave each member out in turn and compute the spread again. How do these vary?",
+    read="How many members?",
+)
+def the_spread_and_its_error_are_estimated(learner, seed):
+    locations = 3 * np.random.default_rng(seed).normal(size=(6, 5))
+    members = len(locations)
+    got = expect_parts(learner.call("spread_of_all", locations), ["the spread", "its error"])
+
+    def spread(ddof=1, root=1.0):
+        return np.mean(locations.var(axis=0, ddof=ddof) ** root)
+
+    def error(ddof=1, factor=(members - 1) / members, root=0.5):
+        left = [np.delete(locations, m, axis=0).var(axis=0, ddof=ddof).mean() for m in range(members)]
+        return (factor * np.sum((np.array(left) - np.mean(left)) ** 2)) ** root
+
+    with part("the spread"):
+        expect_close(
+            got[0],
+            spread,
+            what="the spread",
+            mistakes={
+                "that is the mixture's own, and too small by (M - 1) / M": {"ddof": 0},
+                "a standard deviation, where a variance is asked for": {"root": 0.5},
+                "the variance within each input, not over all numbers at once": np.var(locations, ddof=1),
+                "the average over the inputs is asked for": lambda v: 5 * v,
+            },
+        )
+    with part("its error"):
+        inputs = locations.var(axis=0, ddof=1)
+        expect_close(
+            got[1],
+            error,
+            what="the error",
+            mistakes={
+                "members are what was drawn: leave out members, not inputs": inputs.std(ddof=1) / 5**0.5,
+                "that is the standard deviation of the estimates: leaving one out moves them little, so "
+                "the jackknife multiplies their squares by (M - 1) / M and does not average them": {
+                    "factor": 1 / members
+                },
+                "the factor before the sum of squares is (M - 1) / M": {"factor": 1},
+                "that is a squared error: take its root": {"root": 1},
+                "the estimates without a member are unbiased, too: divide by one less than they have": {
+                    "ddof": 0
+                },
+            },
+        )
 
 
 @question(
     "q5",
-    points={"`spread_of_all`": 2},
-    hint="The members' own mean lies in the middle of the members, not of all networks. What does that cost?",
-    forbids=MIXTURES,
-    read="How many members?",
+    points=3,
+    hint="Which unit of the second computes what the first's unit computes, up to its sign? tanh is odd.",
+    read="Modes, or permutations?",
 )
-def the_spread_of_all_networks_is_estimated(learner, seed):
-    locations = np.random.default_rng(seed).normal(size=(4, 6)) * 3
-    own = locations.var(axis=0)
-    expect_close(
-        learner.call("spread_of_all", locations),
-        own * 4 / 3,
-        what="the variance",
-        mistakes={
-            "that is the mixture's own, and too small by (M - 1) / M": own,
-            "the wrong way: the estimate has to grow": own * 3 / 4,
-            "a standard deviation, where a variance is asked for": np.sqrt(own * 4 / 3),
-            "one number for each input: the members are the first axis": np.var(locations, ddof=1),
-        },
-    )
-
-
-@question(
-    "q5",
-    points={"`members_needed`": 1},
-    hint="Solve (M - 1) / M ≥ share for M, and round up.",
-    read="How many members?",
-)
-def the_number_of_members_is_right(learner, seed):
+def the_copy_is_brought_back(learner, seed):
     rng = np.random.default_rng(seed)
-    shares = np.concatenate([[0.5, 0.8, 0.9, 0.95], rng.uniform(0.81, 0.97, size=4)])
-    want = np.ceil(1 / (1 - shares) - 1e-9)
-    got = np.array([as_number(learner.call("members_needed", float(s)), "the number") for s in shares])
-    expect(
-        not np.array_equal(got, np.floor(1 / (1 - shares) + 1e-9)),
-        "one too few: with a fraction of a member left over, the next whole number is needed",
-    )
-    expect(not np.allclose(got, np.ceil(1 / shares - 1e-9)), "the share of 1/M is what is *missing*")
-    expect(
-        not np.allclose(got, np.ceil(shares / (1 - shares) - 1e-9)),
-        "one member has nothing: (M - 1) / M is 0 there, so you are one short",
-    )
-    expect(np.array_equal(got, np.round(got)), "a whole number of members, please")
-    expect_close(got, want, what="the number of members")
+    first = [rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(2, 5))]
+    after = [one + 0.02 * rng.normal(size=one.shape) for one in first]  # trained a little further
+    order = rng.permutation(5)
+    while np.array_equal(order, np.argsort(order)):  # so that it can be told from its inverse
+        order = rng.permutation(5)
+    flips = rng.permutation([1.0, 1.0, -1.0, -1.0, -1.0])
+    second = [flips[:, None] * after[0][order], flips * after[1][order], flips * after[2][:, order]]
+    names = ["the weights of the units", "the shifts of the units", "the weights of the output"]
+    got = expect_parts(learner.call("brought_back", first, second), names)
+
+    back = tuple(np.argsort(order))
+
+    def undone(order=back, into=1, out=1):
+        order = list(order)
+        signs, kept = flips[order], np.ones(5)
+        ahead, behind = signs if into else kept, signs if out else kept
+        return [ahead[:, None] * second[0][order], ahead * second[1][order], behind * second[2][:, order]]
+
+    for i, name in enumerate(names):
+        expect_close(
+            got[i],
+            lambda i=i, **slips: undone(**slips)[i],
+            what=name,
+            mistakes={
+                "that is the second as it was": second[i],
+                "that is the first: the second is near it, and not the same": first[i],
+                "the order has to be undone: that is its inverse": {"order": tuple(order)},
+                "a flipped unit changes its output's sign, which is not undone": {"out": 0},
+                "the signs of the weights into the units are not undone": {"into": 0},
+            },
+        )
 
 
 @question(
     "q6",
-    points={"`cross_entropy`": 2},
-    hint="Each example has one true class: minus the logarithm of its probability, then the mean.",
-    forbids=("metrics.negative_log_likelihood",),
-    read="Digits: beside MC-Dropout, at equal cost",
+    points={"`gain_of_logits`": 2},
+    hint="Write the probability of a label after averaging logits: what does not depend on the label?",
+    read="Break it: averaging logits",
 )
-def the_cross_entropy_is_summed_over_classes(learner, seed):
-    rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.ones(4) * 2, size=9)
-    onehot = np.eye(4)[rng.integers(4, size=9)]
-    logs = -np.sum(onehot * np.log(probs), axis=1)
+def the_gain_of_averaged_logits_is_right(learner, seed):
+    probs = np.random.default_rng(seed).dirichlet(np.ones(4), size=(3, 6))
+    logs = np.log(probs)
+
+    def gain(root=1 / 3, sign=-1):
+        return sign * logsumexp(root * logs.sum(axis=0), axis=-1)
+
     expect_close(
-        learner.call("cross_entropy", onehot, probs),
-        logs.mean(),
-        what="the cross-entropy",
+        learner.call("gain_of_logits", probs),
+        gain,
+        what="the gain",
         mistakes={
-            "an average over the classes too: it is C times too small": logs.mean() / 4,
-            "the sum over the examples: their mean is asked for": logs.sum(),
-            "the sign: a *negative* log-likelihood": -logs.mean(),
-            "a Brier score, where the log-likelihood is asked for": np.mean(
-                np.sum((onehot - probs) ** 2, axis=1)
-            ),
-            "only the true class counts: the others are not events of their own": np.mean(
-                logs - np.sum((1 - onehot) * np.log(1 - probs), axis=1)
+            "the sign: averaging logits never raises it above the members' average": {"sign": 1},
+            "the geometric mean takes the M-th root of the product": {"root": 1},
+            "that is the constant itself: its logarithm is what the likelihood gains": np.exp(gain(sign=1)),
+            "that is the mutual information, the gain of averaged probabilities under the mixture": (
+                -np.sum(probs.mean(axis=0) * np.log(probs.mean(axis=0)), axis=-1)
+                + np.mean(np.sum(probs * logs, axis=-1), axis=0)
             ),
         },
     )
@@ -262,55 +286,36 @@ def the_cross_entropy_is_summed_over_classes(learner, seed):
 
 @question(
     "q6",
-    points={"`equal_decay`": 1},
-    hint="Divide the colleague's whole objective by C. What is its decay then?",
-    read="From scratch: one network, then twenty",
+    points={"`gain_of_probs`": 1},
+    hint="Two likelihoods of the label: of the average, and on average.",
+    read="How many members?",
 )
-def the_equal_decay_is_right(learner, seed):
+def the_gain_of_averaged_probabilities_is_right(learner, seed):
     rng = np.random.default_rng(seed)
-    decay, classes = float(rng.uniform(1e-4, 1e-2)), int(rng.integers(3, 12))
+    probs, labels = rng.dirichlet(np.ones(4), size=(3, 6)), rng.integers(4, size=6)
+    of_label = probs[:, np.arange(6), labels]
+
+    def gain(sign=1):
+        return sign * (np.log(of_label.mean(axis=0)) - np.log(of_label).mean(axis=0))
+
     expect_close(
-        learner.call("equal_decay", decay, classes),
-        decay / classes,
-        what="the decay",
+        learner.call("gain_of_probs", probs, labels),
+        gain,
+        what="the gain",
         mistakes={
-            "the other way round: the script's likelihood is the smaller one": decay * classes,
-            "not the same: against a smaller likelihood it weighs more": decay,
+            "the sign: the average is never worse than the members' average": {"sign": -1},
+            "one number for each input, not their mean": np.mean,
+            "against the members' average, not against the best of them": np.log(of_label.mean(axis=0))
+            - np.log(of_label.max(axis=0)),
         },
     )
 
 
-@question(
+q7 = manual(
     "q7",
-    points={"`case_1`": 0.5, "`case_2`": 0.5, "`case_3`": 1},
-    hint="What may be trained, what does disagreement show, and where does it say nothing?",
-    read="Ensemble, or something else?",
+    "Thirty networks, a barrier and a map: which two conclusions do not follow, and what would you measure?",
+    {
+        "a barrier may be the numbering of the units: realign, or compare answers on unfamiliar inputs": 1,
+        "agreement on the new ward may be a shared bias: labels from there, or a density of features": 1,
+    },
 )
-def the_three_cases_are_judged(learner, seed):
-    with part("`case_1`"):
-        expect_choice(
-            learner.value("case_1"),
-            "dropout",
-            {
-                "ensemble": "nobody may train another network: an ensemble is not to be had",
-                "neither": "there is dropout in it already, and its masks rank doubtful images well",
-            },
-            what="`case_1`",
-        )
-    cheap = (
-        "the trainings are nearly free here, and under a shift separate networks are the safer probabilities"
-    )
-    with part("`case_2`"):
-        expect_choice(
-            learner.value("case_2"), "ensemble", {"dropout": cheap, "neither": cheap}, what="`case_2`"
-        )
-    with part("`case_3`"):
-        expect_choice(
-            learner.value("case_3"),
-            "neither",
-            {
-                "ensemble": "they agree on what they have never seen: no disagreement can ring here",
-                "dropout": "masks of one network disagree even less than networks: ask for a density",
-            },
-            what="`case_3`",
-        )
