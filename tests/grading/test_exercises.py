@@ -163,7 +163,6 @@ WITHOUT_PASTES = {
     "deep_ensembles",
     "evidential",
     "laplace",
-    "mc_dropout",
     "odin",
     "variational_inference",
 }
