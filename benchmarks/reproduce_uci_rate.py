@@ -165,7 +165,7 @@ def page(found):
             f"falls does ({mean('kin8nm', 'rate falls to 0'):.3f}). Smaller first weights and a falling "
             "rate together, or a rate of 0.01, bring all three tables near the figures of others, and a "
             "rate of 0.01 nearest to the public re-run. (The same set-up in the table above drew other "
-            "first weights, and its mean on energy is far larger: one bad split makes it.) The paper "
+            "first weights, and its mean on energy is twice as large: a few bad splits make it.) The paper "
             "names no bound, no falling rate and no first weights. Others met the same: Donval and "
             "Aliome, who reproduced the paper for a course, report that the published rate was unstable, "
             "and took 0.01.",
