@@ -19,8 +19,10 @@ from benchmarks import (
     reproduce_ddu,
     reproduce_deep_ensembles,
     reproduce_first_seed,
+    reproduce_first_seed_thresholds,
     reproduce_ood,
     reproduce_uci,
+    reproduce_uci_rate,
 )
 from uqhelpers import conformal, data, metrics
 
@@ -51,6 +53,22 @@ def test_a_temperature_changes_how_sure_the_mean_is_and_never_what_it_predicts()
 def test_the_stored_page_of_mnist_is_that_of_the_stored_figures():
     content, page = stored("first_seed")
     assert page.startswith(reproduce_first_seed.page(content["runs"], content["seconds an epoch"]))
+
+
+def test_all_fifteen_published_thresholds_are_stored_and_their_page_is_that_of_the_figures():
+    content, page = stored("first_seed_thresholds")
+    assert page.startswith(reproduce_first_seed_thresholds.page(content["runs"]))
+    published = np.array(list(reproduce_first_seed_thresholds.PUBLISHED.values()))
+    assert len(published) == 15
+    ours = np.array([run["MC-Dropout"]["coverage"] for run in content["runs"]])
+    assert np.abs(ours.mean(axis=0) - published[:, 0]).max() < 0.02
+
+
+def test_what_keeps_nothing_has_no_accuracy():
+    found = reproduce_first_seed_thresholds.kept_up_to(
+        (0.1, 0.5, 1.0), np.array([0.2, 0.5, 0.9, 0.4]), np.array([False, True, True, False])
+    )
+    assert found == {"coverage": [0.0, 0.75, 1.0], "accuracy": [None, pytest.approx(2 / 3), 0.5]}
 
 
 def test_the_calibrated_ensemble_is_as_accurate_and_as_calibrated_as_published():
@@ -218,6 +236,29 @@ def test_many_networks_trained_at_once_learn_and_never_see_the_rows_of_another_s
     again = trained(x, other)
     assert np.allclose(again["w"][0], params["w"][0], atol=1e-5)
     assert not np.allclose(again["w"][1], params["w"][1], atol=1e-2)
+
+
+def test_a_smaller_rate_mends_what_the_published_one_does_not_and_a_bound_does_not_mend_everything():
+    content, page = stored("uci_rate")
+    assert page.startswith(reproduce_uci_rate.page(content["tables"]))
+    mean = {
+        name: {label: np.mean(row["rmse"]) for label, row in rows.items()}
+        for name, rows in content["tables"].items()
+    }
+    plain = "their rate and epochs"
+    for rows in mean.values():
+        assert rows["rate 0.01"] < 0.9 * rows[plain]
+    assert mean["energy"]["gradient bounded"] < 0.6 * mean["energy"][plain]
+    assert mean["kin8nm"]["gradient bounded"] > 0.95 * mean["kin8nm"][plain]
+
+
+def test_each_network_sees_every_row_once_an_epoch_in_its_own_order():
+    order = reproduce_uci_rate.orders(rows=7, networks=2, epochs=3, batch=4, seed=0)
+    assert order.shape == (6, 2, 4)
+    first = order[:2, 0].ravel()
+    assert sorted(first[:7]) == list(range(7))
+    assert first[7] == first[0]  # the last batch is filled up
+    assert not np.array_equal(order[:, 0], order[:, 1])
 
 
 def test_training_goes_on_where_it_stopped_and_an_attack_changes_it():

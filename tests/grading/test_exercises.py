@@ -162,7 +162,6 @@ WITHOUT_PASTES = {
     "ddu",
     "evidential",
     "laplace",
-    "mc_dropout",
     "odin",
     "variational_inference",
 }

@@ -5,9 +5,9 @@ import numpy as np
 from uqhelpers.metrics import expected_entropy, mutual_information, predictive_entropy
 
 from .._engine import (
+    as_number,
     as_numbers,
     expect,
-    expect_choice,
     expect_close,
     expect_parts,
     expect_words,
@@ -70,47 +70,62 @@ def dropout_leaves_the_average_as_it_is(learner, seed):
     expect(not np.array_equal(got, other), "another seed must give another mask")
 
 
+def variances_of_average(weight, inputs, rate, bare=0, swapped=0, root=0, independent="sum", shared="mean"):
+    """The variances of a data set's average, for independent masks and for one mask."""
+    odds = (1 - rate) / rate if swapped else rate / (1 - rate)
+    factor = rate * (1 - rate) if bare else odds
+    terms = inputs * weight
+    own = (terms**2).sum() / len(inputs) ** (2 if independent == "sum" else 1)
+    one = {
+        "mean": (terms.mean(axis=0) ** 2).sum(),
+        "own": (terms**2).sum() / len(inputs) ** 2,
+        "squares": (terms**2).mean(axis=0).sum(),
+        "units": terms.mean(axis=0).sum() ** 2,
+    }[shared]
+    return np.array([factor * own, factor * one]) ** (0.5 if root else 1)
+
+
 @question(
     "q2",
-    points={"the mean": 1, "the variance": 2},
-    hint="Each input is kept or not on its own: the variances of the terms of the sum add up.",
-    read="The rate decides, not the data",
+    points={"independent masks": 1, "one mask": 2},
+    hint="Write the average as one sum over the coins that are tossed: which coins are there, in each case?",
+    read="From scratch",
 )
-def the_moments_of_a_dropped_layer_are_right(learner, seed):
+def the_variance_of_an_average_depends_on_who_shares_a_mask(learner, seed):
     rng = np.random.default_rng(seed)
-    weight, bias, inputs = rng.normal(size=(3, 5)), rng.normal(size=3), rng.normal(size=(4, 5))
-    rate = rng.uniform(0.2, 0.45)
+    weight, inputs = rng.normal(size=6), rng.normal(0.7, 1, size=(5, 6))
+    rate = float(rng.uniform(0.2, 0.4))
     got = expect_parts(
-        learner.call("moments", weight, bias, inputs, float(rate)), ["the mean", "the variance"]
+        learner.call("variance_of_average", weight, inputs, rate), ["independent masks", "one mask"]
     )
-    mean, squares = inputs @ weight.T + bias, inputs**2 @ (weight**2).T
-    variance = squares * rate / (1 - rate)
-    with part("the mean"):
+    in_both = {
+        "that is the variance of the bare mask: what is kept is divided by 1 - rate": {"bare": 1},
+        "kept and dropped are swapped: no dropout, no variance": {"swapped": 1},
+        "that is the standard deviation": {"root": 1},
+    }
+    with part("independent masks"):
         expect_close(
-            got[0],
-            mean,
-            what="the mean",
-            mistakes={
-                "the bias is not dropped: it belongs to the mean": mean - bias,
-                "the mean does not shrink: what is kept was divided by 1 - rate": (mean - bias) * (1 - rate)
-                + bias,
-            },
-        )
-    with part("the variance"):
-        expect_close(
-            got[1],
-            variance,
+            as_number(got[0], "the variance"),
+            lambda **slips: variances_of_average(weight, inputs, rate, **slips)[0],
             what="the variance",
             mistakes={
-                "that is the variance of the bare mask: what is kept is divided by 1 - rate": squares
-                * rate
-                * (1 - rate),
-                "that is the standard deviation": variance**0.5,
-                "the square of the sum: independent terms add their squares": (inputs @ weight.T) ** 2
-                * rate
-                / (1 - rate),
-                "kept and dropped are swapped: no dropout, no variance": squares * (1 - rate) / rate,
-                "the weights go into a variance squared": inputs**2 @ weight.T * rate / (1 - rate),
+                **in_both,
+                "the variance of a sum of independent things is the sum of theirs: divide by the square of "
+                "their number": {"independent": "mean"},
+            },
+        )
+    with part("one mask"):
+        expect_close(
+            as_number(got[1], "the variance"),
+            lambda **slips: variances_of_average(weight, inputs, rate, **slips)[1],
+            what="the variance",
+            mistakes={
+                **in_both,
+                "under one mask the inputs move together: that is the variance for independent ones": {
+                    "shared": "own"
+                },
+                "average the inputs first, then square": {"shared": "squares"},
+                "units are dropped one by one: square each unit's term, then add": {"shared": "units"},
             },
         )
 
@@ -120,7 +135,7 @@ def the_moments_of_a_dropped_layer_are_right(learner, seed):
     points=2,
     hint="How much less sure is the average of the passes than the passes are by themselves?",
     forbids=ENTROPIES,
-    read="Digits: what the uncertainties show",
+    read="From scratch",
 )
 def separates_disagreement_from_ambiguity(learner, seed):
     probs = np.random.default_rng(seed).dirichlet(np.ones(3), size=(6, 8))
@@ -211,90 +226,99 @@ def only_the_dropout_is_awake(learner, seed):
     )
 
 
+def spreads(means, logs, over=np.exp, back=None, total=1, passes=1, root=1, sums=0):
+    """Aleatoric and total standard deviation of normal passes."""
+    named = over(logs).mean(axis=0)
+    aleatoric = named if back is None else back(named)
+    between = means.var(axis=0) / (len(means) if passes == 0 else 1)
+    if sums:
+        return np.stack([aleatoric**0.5, aleatoric**0.5 + between**0.5])
+    return np.stack([aleatoric, aleatoric + total * between]) ** (0.5 if root else 1)
+
+
 @question(
     "q5",
-    points=2,
-    hint="Variances of independent things add up; standard deviations do not.",
-    forbids=("mc_dropout.predict_regression",),
-    read="Further: a regression, between and beyond the data",
+    points={"the aleatoric part": 1, "the total": 1},
+    hint="Variances of independent things add up; standard deviations and logarithms do not.",
+    read="From scratch",
 )
-def a_new_observation_has_both_kinds_of_spread(learner, seed):
+def a_network_that_names_its_noise_has_both_kinds_of_spread(learner, seed):
     rng = np.random.default_rng(seed)
-    outputs, noise = rng.normal(size=(50, 6)) * rng.uniform(0.5, 2, size=6), float(rng.uniform(0.3, 0.9))
-    got = as_numbers(learner.call("predictive_std", outputs, noise), "the standard deviation")
-    variance = outputs.var(0)
-    unbiased = outputs.var(0, ddof=1)  # the other convention is as good
-    if got.shape == (6,) and np.allclose(got, (unbiased + noise**2) ** 0.5):
-        return
-    expect_close(
-        got,
-        (variance + noise**2) ** 0.5,
-        what="the standard deviation",
-        mistakes={
-            "the noise is missing: that is the spread of the network, not of an observation": variance**0.5,
-            "standard deviations do not add up, variances do": variance**0.5 + noise,
-            "that is the variance: take its root": variance + noise**2,
-            "the noise enters squared: `noise_std` is a standard deviation": (variance + noise) ** 0.5,
-            "divided by the number of passes: that is how well their mean is known": (
-                variance / 50 + noise**2
-            )
-            ** 0.5,
-        },
+    means = rng.normal(size=(40, 6)) * rng.uniform(0.5, 2, size=6)
+    logs = rng.normal(size=(40, 6)) + rng.uniform(-1, 1, size=6)
+    got = expect_parts(
+        learner.call("spreads", np.stack([means, logs], axis=-1)), ["the aleatoric part", "the total"]
     )
+    right = lambda index: lambda **slips: spreads(means, logs, **slips)[index]  # noqa: E731
+    named = {
+        "the variances are averaged, not their logarithms": {"over": lambda v: v, "back": np.exp},
+        "variances are averaged, not standard deviations": {
+            "over": lambda v: np.exp(v / 2),
+            "back": np.square,
+        },
+        "those are variances: take their root": {"root": 0},
+    }
+    with part("the aleatoric part"):
+        expect_close(got[0], right(0), what="the standard deviation", mistakes=named)
+    with part("the total"):
+        total = as_numbers(got[1], "the standard deviation")
+        unbiased = (np.exp(logs).mean(axis=0) + means.var(axis=0, ddof=1)) ** 0.5
+        if total.shape == (6,) and np.allclose(total, unbiased):  # the other convention is as good
+            return
+        expect_close(
+            total,
+            right(1),
+            what="the standard deviation",
+            mistakes={
+                **named,
+                "the spread of the means is missing: that is the aleatoric part": {"total": 0},
+                "standard deviations do not add up, variances do": {"sums": 1},
+                "divided by the number of passes: that is how well their mean is known": {"passes": 0},
+            },
+        )
+
+
+def corrected(probs, full=None, left=None, axis=0):
+    """The jackknife of the mutual information; ``full`` and ``left`` weigh its two terms."""
+    probs = np.swapaxes(probs, 0, axis)
+    count = len(probs)
+    full, left = count if full is None else full, count - 1 if left is None else left
+    out = np.mean([mutual_information(np.delete(probs, s, axis=0)) for s in range(count)], axis=0)
+    return full * mutual_information(probs) - left * out
 
 
 @question(
     "q6",
-    points={"`information_by_passes`": 2},
-    hint="For each number: keep the first so many passes, then mutual information, then the mean.",
+    points=2,
+    hint="I_S = I - c/S and I_(S-1) = I - c/(S-1), nearly: two equations, and c is to vanish.",
     forbids=ENTROPIES,
     read="How many passes?",
 )
-def the_curve_over_the_passes_is_right(learner, seed):
-    probs = np.random.default_rng(seed).dirichlet(np.ones(4) * 2, size=(30, 7))
-    passes = [2, 5, 12, 30]
-    parts = [probs[:s] for s in passes]
-    want = np.array([mutual_information(part).mean() for part in parts])
+def what_one_pass_less_takes_away_is_given_back(learner, seed):
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.ones(4), size=(6, 8))
     expect_close(
-        learner.call("information_by_passes", probs, passes),
-        want,
+        learner.call("corrected", probs),
+        lambda **slips: corrected(probs, **slips),
         mistakes={
-            "that is the total uncertainty: subtract the average entropy of the passes": [
-                predictive_entropy(part).mean() for part in parts
-            ],
-            "a sum over the inputs: take their mean": want * 7,
-            "the right idea in bits: use the natural logarithm": want / np.log(2),
-            "you kept the first inputs: the passes are the first axis": [
-                mutual_information(probs[:, :s]).mean() for s in passes
-            ],
-            "each number of passes sees all of them": np.full(4, want[-1]),
+            "not corrected: that is the estimate from all passes": {"full": 1, "left": 0},
+            "the wrong way: the correction has to raise it": {"full": -5, "left": -6},
+            "that is half of it: with so many passes the two terms differ by `1 / (S (S - 1))`": {
+                "full": 2,
+                "left": 1,
+            },
+            "that assumes a bias in proportion to the value": {"full": 6 / 5, "left": 0},
+            "you left out inputs: the passes are the first axis": {"axis": 1},
         },
-    )
-
-
-@question(
-    "q6",
-    points={"`few_passes`": 1},
-    hint="The entropy is concave: which way does Jensen's inequality push it?",
-    read="How many passes?",
-)
-def the_direction_of_the_bias_is_right(learner, seed):
-    expect_choice(
-        learner.value("few_passes"),
-        "too low",
-        {
-            "too high": "the other way: the entropy of an average of few is below that of many",
-            "unbiased": "the average entropy is unbiased; the entropy of the average is not: it is concave",
-        },
-        what="`few_passes`",
+        atol=1e-8,
     )
 
 
 @question(
     "q7",
-    points=3,
+    points=2,
     hint="Each seed is a pair: five differences, their mean, and 2.78 standard errors of it (t, 4 degrees).",
-    read="Is it calibrated? Compare, and keep the sign",
+    read="Does it know its errors?",
 )
 def the_verdict_needs_more_than_two_means(learner, seed):
     cases = experiments(seed)
@@ -348,11 +372,60 @@ def experiments(seed):
     return [cases[i] for i in rng.permutation(len(cases))]
 
 
-q8 = manual(
+def factors(n, rate, prior_std, noise_std, likelihood=0, half=0, swapped=0, mean=1, rooted=0, twice=2):
+    """The weight decay of a regression, and the optimiser's argument."""
+    kept = rate if swapped else 1 - rate
+    variances = noise_std / prior_std if rooted else (noise_std / prior_std) ** 2
+    if likelihood:
+        variances = 0.5 / prior_std**2
+    factor = variances / (n if mean else 1) / kept / (2 if half else 1)
+    return np.array([factor, twice * factor])
+
+
+@question(
     "q8",
-    "What sets the spread of the masks, and does the number of observations enter?",
+    points={"the factor": 1, "the optimiser's argument": 1},
+    hint="Multiply the bound by whatever turns its first term into the mean squared error.",
+    read="The two terms",
+)
+def the_decay_of_a_regression_knows_its_noise(learner, seed):
+    rng = np.random.default_rng(seed)
+    n, rate = int(rng.integers(200, 900)), float(rng.uniform(0.1, 0.4))
+    prior_std, noise_std = float(rng.uniform(1.2, 3)), float(rng.uniform(0.2, 0.8))
+    given = n, rate, prior_std, noise_std
+    got = expect_parts(learner.call("decay", *given), ["the factor", "the optimiser's argument"])
+    in_both = {
+        "that is the factor beside the likelihood: the loss is the mean squared error": {"likelihood": 1},
+        "kept and dropped are swapped": {"swapped": 1},
+        "a mean over the data: the prior's part is divided by `n` too": {"mean": 0},
+        "both enter squared: the noise and the prior are given as standard deviations": {"rooted": 1},
+    }
+    with part("the factor"):
+        expect_close(
+            as_number(got[0], "the factor"),
+            lambda **slips: factors(*given, **slips)[0],
+            what="the factor",
+            mistakes={
+                **in_both,
+                "the likelihood holds the squared error with a factor of one half": {"half": 1},
+            },
+            atol=0,
+        )
+    with part("the optimiser's argument"):
+        expect_close(
+            as_number(got[1], "the argument"),
+            lambda **slips: factors(*given, **slips)[1],
+            what="the argument",
+            mistakes={**in_both, "the gradient of a square has a factor of two": {"twice": 1}},
+            atol=0,
+        )
+
+
+q9 = manual(
+    "q9",
+    "Does an unchanged spread show that more data would not help?",
     {
-        "the spread of the passes is set by the rate and the weights, and does not shrink as data come in": 1,
-        "a posterior would contract: says what that means for calling it epistemic": 1,
+        "the spread follows from the rate, the weights and the values, and cannot answer the question": 1,
+        "names what would: training on less and on more, or a method whose spread contracts": 1,
     },
 )
