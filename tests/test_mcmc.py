@@ -233,13 +233,6 @@ def test_the_mass_is_the_inverse_of_the_variance():
     np.testing.assert_allclose(np.sqrt(chains.inverse_mass), std, rtol=0.25)
 
 
-def test_with_a_step_size_given_nothing_is_adapted():
-    std = jnp.array([0.5, 1.0, 2.0])
-    chains = mcmc.sample(normal, starts(3), 20, 100, step_size=0.2, arguments=(std,), **QUIET)
-    assert chains.step_size == pytest.approx(0.2)
-    np.testing.assert_array_equal(chains.inverse_mass, 1)
-
-
 def test_chains_that_share_the_lengths_of_their_flights_are_independent():
     chains = mcmc.sample(normal, starts(1, chains=20, width=1), 2000, 200, arguments=(1.0,), **QUIET)
     x = chains.draws[..., 0].astype(float)
@@ -399,6 +392,8 @@ def test_a_fixed_step_needs_no_warm_up_and_too_large_a_one_diverges():
     assert mcmc.divergences(calm).sum() == 0
     wild = mcmc.sample(normal, starts(2), 50, 10, step_size=3.0, trajectory=60, arguments=(1.0,), **QUIET)
     assert (mcmc.divergences(wild) > 0).all()
+    for given in (calm, wild):
+        np.testing.assert_array_equal(given.inverse_mass, 1)  # nothing is adapted
     with pytest.raises(ValueError, match="chains: expected what `sample` returns"):
         mcmc.divergences(wild.draws)
 
