@@ -186,7 +186,7 @@ def what_is_never_refused_settles_too_wide(learner, seed):
 
 
 def correlated(seed):
-    """A chain whose lag-one correlation is known, and sizes that no rounding moves to another whole number."""
+    """A chain whose lag-one correlation is known, and sizes that no rounding moves past a whole one."""
     rng = np.random.default_rng(seed)
     while True:
         rho = round(float(rng.choice([rng.uniform(0.5, 0.9), -rng.uniform(0.2, 0.5)])), 3)
@@ -256,7 +256,7 @@ WORDS = ("right", "too narrow", "too wide", "too low", "too high")
 
 
 def rank_table(seed, runs=400, draws=19):
-    """Ranks of the truth for five samplers, one of the words missing among them and another one there twice."""
+    """Ranks of the truth for five samplers: one of the words is missing, and another one there twice."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(WORDS))
     order[0] = order[1]
