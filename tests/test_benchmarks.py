@@ -15,6 +15,7 @@ from benchmarks import (
     bench_conformal,
     bench_ddu,
     bench_mc_dropout,
+    bench_mcmc,
     limits,
     provenance,
     reproduce,
@@ -147,6 +148,24 @@ def test_sets_were_as_many_times_as_fast_as_mapies_as_promised():
     assert rows["LAC sets"]["same"] == 1
     assert rows["CQR intervals"]["same"] == 1
     assert rows["CQR intervals, beside copying"]["ratio"] <= 2
+
+
+def test_chains_were_ahead_of_nuts_and_predicted_the_same():
+    rows = json.loads((provenance.RESULTS / "bench_mcmc.json").read_text())["rows"]
+    beside = [row for row in rows if row.get("settings")]
+    kinds = {(row["problem"], row["baseline"].split()[0], row["settings"]) for row in beside}
+    for name in bench_mcmc.DEPTHS:
+        assert {(name, "BlackJAX", "defaults"), (name, "NumPyro", "defaults")} < kinds
+        assert (name, "BlackJAX", "best depth") in kinds
+    for row in beside:
+        assert row["ratio"] < (1 / bench_mcmc.BOUND if row["settings"] == "defaults" else 1)
+        assert row["apart"] < 2  # standard errors: places move together, so 1 is only the average
+
+
+def test_chains_in_one_call_were_ahead_of_a_loop_over_chains():
+    rows = stored_rows("mcmc")
+    for name, bound in (("moons: network", "network"), ("gap: network", "network"), ("banana", "banana")):
+        assert rows[f"{name}, fixed step"]["ratio"] < 1 / bench_mcmc.LOOP[bound]
 
 
 @pytest.mark.parametrize("kind", ["wide", "of five members"])

@@ -32,6 +32,7 @@ def chains():
     found["a trend"] = draws + np.linspace(0, 3, 200)
     found["few values"] = np.round(draws)
     found["heavy tails"] = rng.standard_cauchy((4, 200))
+    found["heavy tails, one apart"] = rng.standard_cauchy((4, 1000)) + np.array([[2.0], [0.0], [0.0], [0.0]])
     return {name: np.round(values * 2.0**12) / 2.0**12 for name, values in found.items()}
 
 

@@ -18,11 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from tests.peers.cases import fingerprint, make_cases
+from tests.peers.chains import chains
 
 STORED = Path(__file__).with_name("stored.json")
 LEVELS = np.linspace(0.05, 0.95, 15)  # probability levels of the regression curves
 BINS = 10
 PASSES = 4000  # of MC-Dropout
+LONG = "x 400"  # chains by whose names the diagnostics that agree are compared
 ATTACK = {"epsilon": 0.125, "size": 0.03125, "steps": 10}  # in pixels
 ENERGY_TEMPERATURES = (1.0, 0.5, 1000.0)
 # Temperature, step, and whether the images count as divided by a standard deviation.
@@ -582,6 +584,28 @@ def scikit_activeml(cases):
     return found
 
 
+def blackjax(cases):
+    """Both of its R̂, and its effective sample sizes, of chains of an even number of draws."""
+    from blackjax import diagnostics as theirs
+
+    even = {name: draws for name, draws in chains().items() if draws.shape[1] % 2 == 0}
+    found = {f"R̂, {name}": theirs.potential_scale_reduction(draws) for name, draws in even.items()}
+    for kind in ("rhat", "ess_bulk", "ess_tail"):
+        found[kind] = [getattr(theirs, kind)(draws) for name, draws in even.items() if LONG in name]
+    return found
+
+
+def numpyro(cases):
+    """Its R̂ and effective sample size."""
+    from numpyro import diagnostics as theirs
+
+    found = {}
+    for name, draws in chains().items():
+        found[f"R̂, {name}"] = theirs.split_gelman_rubin(draws)
+        found[f"effective, {name}"] = theirs.effective_sample_size(draws)
+    return found
+
+
 @contextlib.contextmanager
 def standing_in(*packages):
     """Empty modules for what a library imports and nothing asked here needs, while it loads."""
@@ -645,6 +669,8 @@ LIBRARIES = {
     "crepes": crepes,
     "puncc": puncc,
     "probly": probly,
+    "blackjax": blackjax,
+    "numpyro": numpyro,
 }
 PACKAGES = {"popular recipe": "torch"}  # the distribution whose version counts, where it has another name
 

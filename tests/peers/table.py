@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.peers.cases import make_cases
+from tests.peers.chains import chains
 from tests.peers.record import STORED
 from tools.book import ROOT
-from uqhelpers import active_learning, conformal, credal, metrics
+from uqhelpers import active_learning, conformal, credal, mcmc, metrics
 
 PAGE = ROOT / "book" / "reference" / "disagreements.md"
 
@@ -164,6 +165,10 @@ def set_of_alike(cases):
     """How many of ten classes that are alike are in one input's set."""
     fitted = conformal.SplitClassifier("aps").fit(*ten_alike())
     return fitted.predict(cases["alike"]["probs"]).sum()
+
+
+def of_chains(name, diagnostic):
+    return lambda cases: diagnostic(chains()[name])
 
 
 def bound_of_members(kind, bound):
@@ -449,6 +454,34 @@ ROWS = [
         "mean of lower_entropy_convex_hull",
         bound_of_members("hull", credal.lower_entropy),
         SEARCH,
+    ),
+    Row(
+        "numpyro",
+        "effective draws of four chains of 400 that overshoot (correlation −.9)",
+        "effective, 4 x 400, correlation -0.9",
+        of_chains("4 x 400, correlation -0.9", mcmc.effective_sample_size),
+        "no bound below the sum of correlations: it turns negative, and the number with it",
+    ),
+    Row(
+        "numpyro",
+        "R̂, one chain of four is four times as wide",
+        "R̂, one wide",
+        of_chains("one wide", mcmc.r_hat),
+        "means of halves are compared, not their widths",
+    ),
+    Row(
+        "numpyro",
+        "R̂, heavy tails, one chain of four elsewhere",
+        "R̂, heavy tails, one apart",
+        of_chains("heavy tails, one apart", mcmc.r_hat),
+        "of the draws themselves, not of their ranks: the variance of heavy tails hides all",
+    ),
+    Row(
+        "blackjax",
+        "R̂ by `potential_scale_reduction`, four chains with one trend",
+        "R̂, a trend",
+        of_chains("a trend", mcmc.r_hat),
+        "whole chains, not their halves (its `rhat` is the modern one, and agrees)",
     ),
 ]
 

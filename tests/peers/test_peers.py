@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from tests.peers import cases as inputs
+from tests.peers import chains as asked
 from tests.peers import record, table
 from tools.book import ROOT
-from uqhelpers import active_learning, conformal, credal, metrics
+from uqhelpers import active_learning, conformal, credal, mcmc, metrics
 
 INSTALLED = ("scikit-learn", "scipy", "torchmetrics", "popular recipe")  # beside the pinned environment
 SINGLE = 1e-5  # what float32 arithmetic, and a constant added to a denominator, leave
@@ -814,3 +815,32 @@ class TestConformalPrediction:
         above = theirs("probly", name) - ours
         assert above.min() > -1e-6
         assert np.mean(above > 1e-4) > share
+
+
+class TestChains:
+    @pytest.mark.parametrize(
+        ("kind", "ours"),
+        [
+            ("rhat", mcmc.r_hat),
+            ("ess_bulk", mcmc.effective_sample_size),
+            ("ess_tail", lambda draws: mcmc.effective_sample_size(draws, "tail")),
+        ],
+    )
+    def test_the_modern_diagnostics_are_those_of_blackjax(self, kind, ours):
+        long = [draws for name, draws in asked.chains().items() if record.LONG in name]
+        assert len(long) == len(asked.CORRELATIONS)
+        assert theirs("blackjax", kind) == pytest.approx([ours(draws) for draws in long], rel=1e-3)
+
+    @pytest.mark.parametrize(
+        ("library", "name"),
+        [("numpyro", "one wide"), ("numpyro", "heavy tails, one apart"), ("blackjax", "a trend")],
+    )
+    def test_a_classical_r_hat_passes_chains_that_differ(self, library, name):
+        assert theirs(library, f"R̂, {name}") < 1.005
+        assert mcmc.r_hat(asked.chains()[name]) > 1.05
+
+    def test_a_number_of_draws_is_not_negative(self):
+        name = "4 x 400, correlation -0.9"
+        assert theirs("numpyro", f"effective, {name}") < 0
+        ours = mcmc.effective_sample_size(asked.chains()[name])
+        assert ours == pytest.approx(1600 * np.log10(1600))  # the most that is believed

@@ -1,9 +1,9 @@
 """Below ``mcmc``: chains that draw from a density, resumed where they stopped."""
 
 import dataclasses
-import hashlib
 import importlib
 import io
+import json
 import os
 import time
 from pathlib import Path
@@ -39,7 +39,8 @@ class Chains:
     step_size : float
     inverse_mass : array, shape (D,)
     gradients : int
-        Evaluations of the gradient by each chain, warm-up included.
+        Evaluations of the gradient by each chain along its trajectories,
+        those of the warm-up among them.
     warmup_seconds, seconds : float
         Wall-clock time of the warm-up (compilation included) and of what is
         kept.
@@ -146,7 +147,8 @@ def sample(
     warmup : int
         Steps before them, which are thrown away.
     step_size : float, optional
-        A step size that stays as it is; by default the warm-up finds one.
+        A step size that stays as it is; by default the warm-up finds one. With
+        one given nothing is adapted, and every mass is 1.
     trajectory : float
         Mean length in time of a trajectory, in units of ``sqrt(mass)``; π/2 is
         a quarter of an oscillation, if the mass fits.
@@ -171,7 +173,9 @@ def sample(
         The same seed gives the same draws.
     checkpoint : path, optional
         A file in which the state is kept after every hundred draws. A call
-        with the same arguments goes on from it.
+        with the same arguments goes on from it; one with others is refused,
+        also where only ``log_density`` or ``keep`` computes something else
+        (in JAX: what a callback does is not seen).
     progress : bool
         Whether a bar appears when it takes longer than two seconds.
 
@@ -249,15 +253,27 @@ class _Run:
                 f"start: expected a finite log density and slope, got another at chain {int(fine.argmin())}"
             )
         self.path = None if checkpoint is None else Path(checkpoint)
-        told = [warmup, step_size, mass, draws, self.thin, self.seed, sorted(self.settings.items())]
-        first = np.asarray(self.state.value).tobytes() + np.asarray(self.state.position).tobytes()
-        self.name = hashlib.sha256(repr(told).encode() + first).hexdigest()[:16]
+        if self.path is not None:
+            told = {"warmup": warmup, "step_size": step_size, "mass": mass, "draws": draws}
+            self.call = self._call(start) | {name: repr(value) for name, value in told.items()}
         self.parts, self.gradients, self.seconds = [], 0, 0.0
         if self.path is not None and self.path.exists():
             self._resume()
             return
         self.step, self.inverse_mass = self._warmed(warmup, step_size, mass)
         self.warmup_seconds = time.perf_counter() - began
+
+    def _call(self, start):
+        """What decides about the draws, by the names of the arguments."""
+        identity = jax_part("identity")
+        told = self.settings | {"thin": self.thin, "seed": self.seed}
+        return {
+            "version of JAX": self.jax.__version__,
+            "log_density": identity.of_function(self.log_density, start[0], *self.arguments),
+            "keep": identity.of_function(self.keep, start[0]),
+            "arguments": identity.of_arrays(self.arguments),
+            "start": identity.of_arrays(start),
+        } | {name: repr(value) for name, value in told.items()}
 
     def _warmed(self, warmup, step_size, mass):
         numpy, position = self.jax.numpy, self.state.position
@@ -333,7 +349,7 @@ class _Run:
         state = {f"state/{name}": np.asarray(value) for name, value in self.state._asdict().items()}
         tuned = {"step": np.asarray(self.step), "inverse_mass": np.asarray(self.inverse_mass)}
         numbers = np.array([self.gradients, self.warmup_seconds, self.seconds])
-        np.savez(buffer, name=self.name, numbers=numbers, **parts, **state, **tuned)
+        np.savez(buffer, call=json.dumps(self.call), numbers=numbers, **parts, **state, **tuned)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + ".part")
         part.write_bytes(buffer.getvalue())
@@ -343,11 +359,14 @@ class _Run:
         try:
             with np.load(self.path) as file:
                 held = {name: file[name] for name in file.files}
-            name = str(held["name"])
+            call = json.loads(str(held["call"]))
         except (OSError, ValueError, KeyError, EOFError) as error:
             raise ValueError(f"checkpoint: expected a file that `sample` wrote, got {self.path}") from error
-        if name != self.name:
-            raise ValueError(f"checkpoint: expected one of the same call, got that of another in {self.path}")
+        others = [name for name, value in self.call.items() if call.get(name) != value]
+        if others:
+            raise ValueError(
+                f"checkpoint: expected one of the same call, got that of another {others[0]} in {self.path}"
+            )
         numpy = self.jax.numpy
         self.state = self.kernels.State(
             *(numpy.asarray(held[f"state/{field}"]) for field in self.kernels.State._fields)

@@ -186,11 +186,14 @@ def what_is_never_refused_settles_too_wide(learner, seed):
 
 
 def correlated(seed):
-    """A chain whose lag-one correlation is known, and sizes that known mistakes part."""
+    """A chain whose lag-one correlation is known, and sizes that no rounding moves past a whole one."""
     rng = np.random.default_rng(seed)
-    rho = round(float(rng.choice([rng.uniform(0.5, 0.9), -rng.uniform(0.2, 0.5)])), 3)
-    std, tolerance = round(float(rng.uniform(0.5, 3)), 3), round(float(rng.uniform(0.005, 0.03)), 4)
-    return std, rho, tolerance, int(rng.integers(3, 7))
+    while True:
+        rho = round(float(rng.choice([rng.uniform(0.5, 0.9), -rng.uniform(0.2, 0.5)])), 3)
+        std, tolerance = round(float(rng.uniform(0.5, 3)), 3), round(float(rng.uniform(0.005, 0.03)), 4)
+        exact = (std / tolerance) ** 2 * (1 + rho) / (1 - rho)
+        if 0.01 < exact % 1 < 0.99:
+            return std, rho, tolerance, int(rng.integers(3, 7))
 
 
 def needed(std, rho, tolerance, sides=2, power=2):
@@ -198,9 +201,9 @@ def needed(std, rho, tolerance, sides=2, power=2):
     return np.ceil((std / tolerance) ** power * (1 + sides * rho / (1 - rho)))
 
 
-def thinned(rho, every, own=True, lost=True):
+def thinned(rho, every, own=True, lost=True, of="worth"):
     """Share of the effective sample size that thinning leaves."""
-    before = (1 - rho) / (1 + rho)
+    before = (1 - rho) / (1 + rho) if of == "worth" else 1.0
     far = rho**every if own else rho
     after = (1 - far) / (1 + far) / (every if lost else 1)
     return after / before
@@ -220,7 +223,8 @@ def correlation_costs_draws_and_thinning_saves_none(learner, seed):
             learner.call("draws_needed", std, rho, tolerance),
             lambda **slips: needed(std, rho, tolerance, **slips),
             what="the draws",
-            rtol=1e-6,
+            rtol=0,
+            atol=0.1,  # a whole number, and no other
             mistakes={
                 "the correlation is not used": {"sides": 0},
                 "lags count to both sides: twice the sum, and once the lag of 0": {"sides": 1},
@@ -237,6 +241,11 @@ def correlation_costs_draws_and_thinning_saves_none(learner, seed):
             mistakes={
                 "what is kept is less correlated: rho to the power of the distance": {"own": False},
                 "there are fewer draws: divide by their distance": {"lost": False},
+                "that is a share of the draws there were, not of what they were worth": {"of": "draws"},
+                "that is a share of the draws kept, not of what the whole chain was worth": {
+                    "of": "draws",
+                    "lost": False,
+                },
                 "upside down: that is what is lost, not what is left": lambda v: 1 / v,
                 "nothing is gained by thinning, but something is lost": 1.0,
             },
@@ -247,9 +256,11 @@ WORDS = ("right", "too narrow", "too wide", "too low", "too high")
 
 
 def rank_table(seed, runs=400, draws=19):
-    """Ranks of the truth for samplers with each of the faults, in an order of the seed's."""
+    """Ranks of the truth for five samplers: one of the words is missing, and another one there twice."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(WORDS))
+    order[0] = order[1]
+    rng.shuffle(order)
     faults = {
         "right": (0, 1),
         "too narrow": (0, 0.5),
@@ -302,7 +313,7 @@ q7 = manual(
     "q7",
     "Four chains from one trained network, R̂ at most 1.002 for every weight: what is shown?",
     {
-        "starts at one optimum cannot show other modes: R̂ compares chains with each other only": 1,
+        "shown: chains agree around one optimum; not shown: other modes, for R̂ compares chains only": 1,
         "starts from the prior, R̂ of predictions, divergences, and a case whose answer is known": 1,
     },
 )
