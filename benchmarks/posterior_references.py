@@ -43,6 +43,11 @@ PROBLEMS = {
         "grid": MOONS_GRID,
         "model": {"hidden": (64, 64), **HE},
     },
+    "sinusoid_dropout": {
+        "toy": ("sinusoid", {"n": 200, "noise": 0.1, "seed": 0, "gap": (-1, 1)}),
+        "grid": ((-8.0, 8.0, 161),),
+        "model": {"hidden": (64, 64), **HE},
+    },
     "cubic": {
         "toy": ("cubic", {"n": 40, "seed": 173}),
         "grid": ((-6.0, 6.0, 121),),

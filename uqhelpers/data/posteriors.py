@@ -28,6 +28,7 @@ REFERENCES = (
     "moons_laplace",
     "sinusoid_laplace",
     "moons_dropout",
+    "sinusoid_dropout",
     "cubic",
     "one_dimensional",
 )
