@@ -162,7 +162,6 @@ WITHOUT_PASTES = {
     "ddu",
     "deep_ensembles",
     "evidential",
-    "laplace",
     "mc_dropout",
     "odin",
     "variational_inference",
