@@ -165,7 +165,6 @@ WITHOUT_PASTES = {
     "laplace",
     "mc_dropout",
     "odin",
-    "variational_inference",
 }
 
 
