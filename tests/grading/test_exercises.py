@@ -162,7 +162,6 @@ WITHOUT_PASTES = {
     "ddu",
     "evidential",
     "odin",
-    "variational_inference",
 }
 
 
