@@ -209,11 +209,8 @@ def squared_parts(weights, probs, weighted=True, half=False):
     return np.array([total, aleatoric, total - aleatoric]) * (0.5 if half else 1)
 
 
-def squared_regret(weights, probs, q, weighted=True, best=False, half=False):
-    weights = weights if weighted else np.full(len(weights), 1 / len(weights))
-    if best:
-        return ((weights @ probs - q) ** 2).sum()
-    return weights @ ((probs - q) ** 2).sum(-1) * (0.5 if half else 1)
+def squared_regret(mean, epistemic, q, unavoidable=1, added=1):
+    return unavoidable * epistemic + added * ((mean - q) ** 2).sum()
 
 
 def check_squared_loss(learner, weights, probs, q):
@@ -237,18 +234,19 @@ def check_squared_loss(learner, weights, probs, q):
                 what=name,
                 mistakes=mistakes,
             )
+    mean, epistemic = weights @ probs, squared_parts(weights, probs)[2]
     with part("`regret`"):
         expect_close(
-            learner.call("regret", weights, probs, q),
-            lambda **slips: squared_regret(weights, probs, q, **slips),
+            learner.call("regret", mean, epistemic, q),
+            lambda **slips: squared_regret(mean, epistemic, q, **slips),
             what="the expected regret",
             mistakes={
                 "that is the distance from the average alone: the average is not without regret": {
-                    "best": True
+                    "unavoidable": 0
                 },
-                "half of it: the loss sums over all classes": {"half": True},
-                "that is the regret of the log loss": weights @ divergence(probs, q),
-                "the weights are missing: you do not believe in all models equally": {"weighted": False},
+                "half of it: the loss sums over all classes": {"unavoidable": 0.5, "added": 0.5},
+                "that is the regret of the best announcement: what does announcing q add?": {"added": 0},
+                "that is the regret of the log loss": epistemic + divergence(mean, q),
             },
         )
 
