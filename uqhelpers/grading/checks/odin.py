@@ -13,7 +13,7 @@ SCORES = ("odin.softmax_score", "odin.energy_score", "odin.max_logit_score")
     points={"the softmax score": 1, "the energy": 2},
     hint="Subtract the largest logit before exp; the energy is -T log of the sum of exp(f / T).",
     forbids=SCORES,
-    read="Evidence without a softmax",
+    read="Further: scores that see the level",
 )
 def both_scores_are_right_and_do_not_overflow(learner, seed):
     logits, heat = 3 * np.random.default_rng(seed).normal(size=(6, 5)), 2.5
