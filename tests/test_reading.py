@@ -15,7 +15,6 @@ STILL_OVER = {
     "ddu",
     "deep_ensembles",
     "evidential",
-    "odin",
 }
 
 

@@ -164,7 +164,6 @@ WITHOUT_PASTES = {
     "evidential",
     "laplace",
     "mc_dropout",
-    "odin",
     "variational_inference",
 }
 

@@ -68,7 +68,7 @@ def precision_recall(scores, positive, *, ax=None):
     ax.axhline(100 * share, color=GREY, lw=1.2, ls=(0, (1, 1.5)), label=f"prevalence ({100 * share:.3g} %)")
     ax.set(xlabel="recall: positives found (%)", ylabel="precision: alarms that are right (%)")
     ax.set(xlim=(0, 100), ylim=(0, 102))
-    legend_below(ax, 2)
+    legend_below(ax, 1)
     return ax
 
 
@@ -107,7 +107,7 @@ def roc(scores, positive, *, ax=None):
     ax.plot([0, 100], [0, 100], color=GREY, lw=1.2, ls=(0, (1, 1.5)), label="no knowledge")
     ax.set(xlabel="false alarms: negatives stopped (%)", ylabel="recall: positives found (%)")
     ax.set(xlim=(0, 100), ylim=(0, 102))
-    legend_below(ax, 2)
+    legend_below(ax, 1)
     return ax
 
 
