@@ -67,6 +67,8 @@ def every_plot(sampled, rng):
     yield "reliability_diagram", lambda **ax: plots.reliability_diagram(probs, labels, **ax)
     yield "risk_coverage", lambda **ax: plots.risk_coverage({"entropy": score}, wrong, **ax)
     yield "accuracy_coverage", lambda **ax: plots.accuracy_coverage(score, wrong, target=0.5, **ax)
+    yield "precision_recall", lambda **ax: plots.precision_recall({"entropy": [score, -score]}, wrong, **ax)
+    yield "roc", lambda **ax: plots.roc(score, wrong, **ax)
     yield "predictive_band", lambda **ax: plots.predictive_band(x, x**2, 0.1, 0.2, **ax)
     points, classes = rng.normal(size=(9, 2)), np.arange(9) % 2
     yield "decision_map", lambda **ax: plots.decision_map(two_samples, points, classes, resolution=9, **ax)
@@ -450,6 +452,95 @@ def test_bad_selection_input_is_named(scores, wrong, argument):
 def test_a_target_is_an_accuracy():
     with pytest.raises(ValueError, match=r"^target"):
         plots.accuracy_coverage([1, 2], [0, 1], target=99)
+
+
+# --- finding the positives --------------------------------------------------------------------------------
+
+
+def area_under(line):
+    """The area under a drawn line, by its own rule: steps, or straight lines."""
+    x, y = line.get_xdata() / 100, line.get_ydata() / 100
+    if line.get_drawstyle() == "steps-pre":
+        return np.sum(np.diff(x) * y[1:])
+    return np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2)
+
+
+def test_precision_stands_in_steps_at_the_highest_threshold_that_reaches_a_recall():
+    score, positive = [0.9, 0.8, 0.7, 0.6], [True, False, False, True]
+    ax = plots.precision_recall({"a": score}, positive)
+    recall, precision = curve(ax, "a")
+    assert recall == pytest.approx([0, 50, 100])
+    assert precision == pytest.approx([100, 100, 50])  # a straight line would promise 75 at a recall of 75
+    assert ax.lines[0].get_drawstyle() == "steps-pre"
+
+
+@pytest.mark.parametrize("rounded", [1, 9])
+def test_the_areas_drawn_are_those_of_the_metrics(rng, rounded):
+    positive = rng.random(300) < 0.2
+    score = np.round(rng.random(300) + positive / 3, rounded)
+    for plot, metric in ((plots.precision_recall, metrics.aupr), (plots.roc, metrics.auroc)):
+        line = plot({"a": score}, positive).lines[0]
+        assert area_under(line) == pytest.approx(metric(score, positive), abs=1e-12)
+        assert f"{metric(score, positive):.3f}" in line.get_label()
+
+
+def test_the_mean_curve_of_several_networks_has_their_mean_area(rng):
+    for positive in (rng.random(200) < 0.3, rng.random((4, 200)) < 0.3):
+        score = rng.random((4, 200)) + positive / 4
+        flags = np.broadcast_to(positive, score.shape)
+        for plot, metric in ((plots.precision_recall, metrics.aupr), (plots.roc, metrics.auroc)):
+            ax, areas = (
+                plot({"a": score}, positive),
+                [metric(*pair) for pair in zip(score, flags, strict=True)],
+            )
+            assert area_under(ax.lines[0]) == pytest.approx(np.mean(areas), abs=1e-12)
+            assert f"{np.mean(areas):.3f} ± {np.std(areas, ddof=1):.3f}" in ax.lines[0].get_label()
+            assert len(ax.collections) == 1
+
+
+def test_networks_that_agree_have_a_band_without_height():
+    ax = plots.precision_recall({"a": [[3, 2, 1]] * 3}, [True, False, True])
+    (band,) = ax.collections
+    _, height = curve(ax, "a")
+    assert set(np.round(band.get_paths()[0].vertices[:, 1], 6)) <= set(np.round(height, 6))
+
+
+def test_a_score_that_knows_nothing_lies_on_the_lines_of_the_ignorant():
+    ax = plots.precision_recall({"flat": np.ones(8)}, [True, *[False] * 7])
+    _, precision = curve(ax, "flat")
+    _, prevalence = curve(ax, "prevalence")
+    assert precision == pytest.approx(12.5)
+    assert prevalence == pytest.approx([12.5, 12.5])
+    x, y = curve(plots.roc({"flat": np.ones(8)}, [True, *[False] * 7]), "flat")
+    assert x == pytest.approx(y)
+
+
+def test_curves_of_many_positives_have_no_more_points_than_can_be_seen(rng):
+    positive = rng.random(20_000) < 0.4
+    score = rng.random(20_000) + positive
+    for plot, metric in ((plots.precision_recall, metrics.aupr), (plots.roc, metrics.auroc)):
+        line = plot(score, positive).lines[0]
+        assert len(line.get_xdata()) <= 3001
+        assert area_under(line) == pytest.approx(metric(score, positive), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "positive", "argument"),
+    [
+        ({}, [True, False], "scores"),
+        ({"a": [1, 2, 3]}, [True, False], r"scores\['a'\]"),
+        ({"a": [np.nan, 1]}, [True, False], r"scores\['a'\]"),
+        ({"a": [[1, 2]] * 3}, [[True, False]] * 2, r"scores\['a'\]"),
+        ({"a": [1, 2]}, [True, True], "positive"),
+        ({"a": [1, 2]}, [False, False], "positive"),
+        ({"a": [1, 2]}, [3, 4], "positive"),
+        ({"a": [1, 2]}, [], "positive"),
+    ],
+)
+def test_bad_detection_input_is_named(scores, positive, argument):
+    for plot in (plots.precision_recall, plots.roc):
+        with pytest.raises(ValueError, match=f"^{argument}"):
+            plot(scores, positive)
 
 
 # --- regression, maps, simplex ----------------------------------------------------------------------------

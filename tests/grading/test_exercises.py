@@ -161,7 +161,6 @@ WITHOUT_PASTES = {
     "confidnet",
     "ddu",
     "evidential",
-    "odin",
 }
 
 

@@ -13,6 +13,7 @@ from uqhelpers.plots.classification import (
     histograms,
     reliability_diagram,
 )
+from uqhelpers.plots.detection import precision_recall, roc
 from uqhelpers.plots.images import image_grid, most_and_least
 from uqhelpers.plots.interactive import InteractiveFigure, show, slider_figure
 from uqhelpers.plots.plane import decision_map
@@ -39,9 +40,11 @@ __all__ = [
     "histograms",
     "image_grid",
     "most_and_least",
+    "precision_recall",
     "predictive_band",
     "reliability_diagram",
     "risk_coverage",
+    "roc",
     "say",
     "show",
     "simplex",

@@ -13,7 +13,7 @@ SCORES = ("odin.softmax_score", "odin.energy_score", "odin.max_logit_score")
     points={"the softmax score": 1, "the energy": 2},
     hint="Subtract the largest logit before exp; the energy is -T log of the sum of exp(f / T).",
     forbids=SCORES,
-    read="Evidence without a softmax",
+    read="Further: scores that see the level",
 )
 def both_scores_are_right_and_do_not_overflow(learner, seed):
     logits, heat = 3 * np.random.default_rng(seed).normal(size=(6, 5)), 2.5
@@ -269,9 +269,17 @@ def the_distance_survives_dead_and_small_features(learner, seed):
 
 
 def two_kinds(seed):
-    """Scores of 200 familiar and 40 strange inputs: 38 of the 40 are 95 %."""
+    """Scores of 200 familiar and 40 strange inputs: 38 of the 40 are 95 %.
+
+    An interpolated quantile is another threshold: a familiar input lies between the two.
+    """
     rng = np.random.default_rng(seed)
-    return rng.normal(size=200), 1.5 + rng.normal(size=40), float(rng.choice([0.01, 0.02, 0.05]))
+    while True:
+        familiar, strange = rng.normal(size=200), 1.5 + rng.normal(size=40)
+        low, high = np.quantile(strange, 0.05), np.sort(strange)[2]
+        stopped = np.mean(familiar >= high)
+        if np.any((familiar >= low) & (familiar < high)) and 0.1 < stopped < 0.45:
+            return familiar, strange, float(rng.choice([0.01, 0.02, 0.05]))
 
 
 @question(
