@@ -14,7 +14,6 @@ STILL_OVER = {
     "confidnet",
     "ddu",
     "deep_ensembles",
-    "evidential",
     "odin",
 }
 

@@ -161,7 +161,6 @@ WITHOUT_PASTES = {
     "confidnet",
     "ddu",
     "deep_ensembles",
-    "evidential",
     "laplace",
     "mc_dropout",
     "odin",
