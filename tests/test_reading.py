@@ -13,7 +13,6 @@ CHAPTERS = reading.chapters()
 STILL_OVER = {
     "confidnet",
     "ddu",
-    "evidential",
 }
 
 

@@ -160,7 +160,6 @@ def test_the_text_says_what_each_part_is_worth(stem, name):
 WITHOUT_PASTES = {
     "confidnet",
     "ddu",
-    "evidential",
 }
 
 

@@ -316,31 +316,36 @@ def the_regulariser_calls_everything_epistemic(learner, seed):
 @question(
     "q6",
     points={"`expected_payment`": 2},
-    hint="First the label's probability under the belief, averaged over the belief; then the payments.",
+    hint="After a first label c the belief is Dir(α + 1_c). What is the probability of the second then?",
     forbids=("evidential.sample",),
-    read="What a Dirichlet says, in closed form",
+    read="Could a better loss mend it?",
 )
-def a_belief_expects_to_pay_by_its_mean(learner, seed):
+def a_pair_of_labels_sees_the_second_moment_of_a_belief(learner, seed):
     alpha, _ = dirichlets(seed, classes=3)
-    payments = np.random.default_rng(seed + 1).uniform(0.5, 5, size=3)
+    payments = np.random.default_rng(seed + 1).uniform(0.5, 5, size=(3, 3))
     got = as_numbers(learner.call("expected_payment", alpha, payments), "the payment")
     expect(
         got.shape == (len(alpha),), f"expected one number a belief, shape {(len(alpha),)}; got {got.shape}"
     )
-    mean = alpha / alpha.sum(axis=1, keepdims=True)
-    evidence = alpha - 1
+    strength, likeliest = alpha.sum(axis=1), alpha.argmax(axis=1)
+
+    def paid(own=1.0, later=1.0):
+        pairs = alpha[:, :, None] * (alpha[:, None, :] + own * np.eye(3))
+        return (pairs * payments).sum(axis=(1, 2)) / (strength * (strength + later))
+
     expect_close(
         got,
-        mean @ payments,
+        paid,
         what="the payment",
         mistakes={
-            "concentrations are not probabilities: divide by their sum": alpha @ payments,
-            "not only the likeliest label will come": payments[alpha.argmax(axis=1)],
-            "the mean has the one of each class in it: alpha, not the evidence": (
-                evidence / evidence.sum(axis=1, keepdims=True)
-            )
-            @ payments,
+            "with a draw for each label they would be independent: here both come from one p": {
+                "own": 0.0,
+                "later": 0.0,
+            },
+            "after the first label there is one count more: α_0 + 1 the second time": {"later": 0.0},
             "weighted by the belief, not evenly": np.full(len(alpha), payments.mean()),
+            "not only the likeliest label will come": payments[likeliest, likeliest],
+            "one label for both: the two may differ": alpha @ np.diag(payments) / strength,
         },
     )
 
@@ -348,16 +353,16 @@ def a_belief_expects_to_pay_by_its_mean(learner, seed):
 @question(
     "q6",
     points={"`told_apart`": 1},
-    hint="Scale a row of alpha by ten. Which entry of `expected_payment` moves?",
+    hint="Try a payment of 1 for every pair of unlike labels, and one that ignores the second label.",
     read="Could a better loss mend it?",
 )
-def no_payment_tells_ignorance_from_a_fair_die(learner, seed):
+def some_payments_for_pairs_tell_ignorance_from_a_fair_die(learner, seed):
     expect_choice(
         learner.value("told_apart"),
-        "by none",
+        "by some",
         {
-            "by some": "the payments do not matter: both expect the same from every list of payments",
-            "by all": "they expect the same payments: compute them for (1, 1, 1) and (100, 100, 100)",
+            "by none": "that is so for single labels: compare a payment of 1 for two labels that differ",
+            "by all": "what of payments that look at the first label only?",
         },
         what="`told_apart`",
     )
@@ -369,6 +374,7 @@ q7 = manual(
     {
         "the loss is an average: its minimum depends on the distribution of the examples, not on n": 1,
         "the split between the parts is not identified by the likelihood, so the regulariser chooses it": 1,
-        "says what to report or to use instead: the total, or a posterior or ensemble": 1,
+        "says what to report or to use instead: quantiles of the Student distribution with their "
+        "coverage checked (not its standard deviation alone), or a posterior or ensemble": 1,
     },
 )
