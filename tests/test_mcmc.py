@@ -1,6 +1,7 @@
 """Markov chains: what they draw, whether one may believe it, and the posteriors of small networks."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -461,6 +462,23 @@ def test_the_diagnostics_are_those_of_arviz(name):
     assert mcmc.monte_carlo_error(draws) == pytest.approx(theirs["error"], rel=1e-6)
 
 
+def test_chains_that_stand_still_in_different_places_fail_altogether():
+    stuck = np.repeat([[0.0], [1.0]], 10, axis=1)
+    assert mcmc.r_hat(stuck) == np.inf
+    assert mcmc.r_hat(np.repeat([[0.1], [0.3], [0.7]], 11, axis=1)) == np.inf
+    table = np.stack([stuck, np.random.default_rng(0).standard_normal((2, 10))], axis=-1)
+    assert mcmc.r_hat(table)[0] == np.inf
+    assert np.isfinite(mcmc.r_hat(table)[1])
+
+
+def test_distances_from_the_median_that_are_all_alike_hide_no_places():
+    signs = np.tile([1.0, -1.0], (2, 50))  # the distances from their median, 0, are all 1
+    assert mcmc.r_hat(signs) == pytest.approx(1, abs=0.02)
+    signs[0, :] = 1  # 150 of 200 are 1: the median is 1 as well
+    signs[1, :] = np.tile([1.0, -1.0, -1.0, -1.0], 25)
+    assert mcmc.r_hat(signs) > 1.5
+
+
 def test_what_stands_still_has_no_r_hat_and_nothing_speaks_against_it():
     assert np.isnan(mcmc.r_hat(np.ones((2, 10))))
     assert mcmc.effective_sample_size(np.ones((2, 10))) == 20
@@ -586,3 +604,10 @@ def test_a_stored_reference_passed_its_own_checks(name):
 def test_a_reference_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="name: expected one of"):
         data.reference_posterior("spirals")
+
+
+def test_the_steps_of_a_training_in_the_chapter_are_those_of_the_measurement():
+    from benchmarks import posterior_methods
+
+    chapter = (Path(__file__).parents[1] / "book" / "posteriors" / "mcmc.ipynb").read_text(encoding="utf-8")
+    assert f'"TRAINING = {posterior_methods.STEPS}  #' in chapter

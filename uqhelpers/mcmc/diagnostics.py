@@ -26,7 +26,8 @@ def r_hat(draws):
     Returns
     -------
     float, or array of the further axes' shape
-        At most 1.01 is what Vehtari et al. ask for. NaN where nothing varies.
+        At most 1.01 is what Vehtari et al. ask for. Infinite where every chain
+        stands still and not all in one place, NaN where nothing varies at all.
 
     Raises
     ------
@@ -42,7 +43,8 @@ def r_hat(draws):
     draws, shape = _as_draws(draws)
     halves = _halves(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    found = np.maximum(_ratio(_normal_scores(halves)), _ratio(_normal_scores(folded)))
+    # Where the distances from the median are all alike they say nothing, and the places alone decide.
+    found = np.fmax(_ratio(_normal_scores(halves)), _ratio(_normal_scores(folded)))
     return _shaped(found, shape)
 
 
@@ -136,7 +138,8 @@ def _normal_scores(draws):
 def _ratio(chains):
     """The classical R̂ of chains, quantity by quantity."""
     length = chains.shape[1]
-    within = chains.var(axis=1, ddof=1).mean(axis=0)
+    still = np.ptp(chains, axis=1).max(axis=0) == 0  # a variance of equal numbers may round to more than 0
+    within = np.where(still, 0, chains.var(axis=1, ddof=1).mean(axis=0))
     between = chains.mean(axis=1).var(axis=0, ddof=1) * length
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((between / within + length - 1) / length)

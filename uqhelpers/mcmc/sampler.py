@@ -128,8 +128,8 @@ def sample(
     ``-log_density`` from a random momentum, in leapfrog steps, for a random
     time around ``trajectory``, and is accepted or not by how well the energy
     was kept. During the warm-up the step size is found by dual averaging and
-    the mass from the variance of the chains; then both stay as they are, for
-    a sampler that still adapts has another law.
+    the mass from the variance of the chains; then both stay as they are: the
+    law of a sampler that still adapts need not be the density's.
 
     Step size, mass and number of steps are common to all chains: they run in
     one ``vmap``. All steps run in ``scan``, a hundred kept draws at a time.

@@ -156,10 +156,10 @@ def noisy_slopes(seed):
     return np.round(rng.uniform(0.5, 2.0, size=4), 3), 0.2, np.round(rng.uniform(0.5, 4.0, size=4), 3)
 
 
-def settled(stds, step, noise, drift=2, kick=1, keep=1, kicks=1):
+def settled(stds, step, noise, drift=2, kick=1, keep=1, power=2):
     """Variance in which Langevin's chain settles, with the usual slips to choose from."""
     factor = (1 - step / (drift * stds**2)) ** 2
-    return (kicks * step + keep * (step / 2) ** 2 * noise ** (2 if kick else 1)) / (1 - factor)
+    return (step + keep * step**power / 4 * noise ** (2 if kick else 1)) / (1 - factor)
 
 
 @question(
@@ -178,6 +178,7 @@ def what_is_never_refused_settles_too_wide(learner, seed):
         mistakes={
             "the noise of the slope is missing": {"keep": 0},
             "the noise of the slope enters by its variance": {"kick": 0},
+            "the slope's noise is multiplied by step / 2: its variance by the SQUARE of that": {"power": 1},
             "the slope moves by half a step: step / 2": {"drift": 1},
             "that is the posterior's variance, where the chain would like to be": case[0] ** 2,
             "that is the standard deviation": np.sqrt,
@@ -255,9 +256,10 @@ def correlation_costs_draws_and_thinning_saves_none(learner, seed):
 WORDS = ("right", "too narrow", "too wide", "too low", "too high")
 
 
-def rank_table(seed, runs=400, draws=19):
+def rank_table(seed, runs=400):
     """Ranks of the truth for five samplers: one of the words is missing, and another one there twice."""
     rng = np.random.default_rng(seed)
+    draws = int(rng.choice([19, 24, 39, 59]))
     order = rng.permutation(len(WORDS))
     order[0] = order[1]
     rng.shuffle(order)
@@ -275,7 +277,7 @@ def rank_table(seed, runs=400, draws=19):
         truth = centre + rng.standard_normal(runs)
         drawn = (centre + shift)[:, None] + width * rng.standard_normal((runs, draws))
         rows.append((drawn < truth[:, None]).sum(axis=1))
-    return np.array(rows), [WORDS[which] for which in order]
+    return np.array(rows), draws, [WORDS[which] for which in order]
 
 
 @question(
@@ -286,10 +288,10 @@ def rank_table(seed, runs=400, draws=19):
     read="Where the answer is known",
 )
 def ranks_tell_what_is_wrong(learner, seed):
-    ranks, right = rank_table(seed)
+    ranks, draws, right = rank_table(seed)
     swapped = {"too narrow": "too wide", "too wide": "too narrow"}
     turned = {"too low": "too high", "too high": "too low"}
-    got = learner.call("diagnose", ranks, 19)
+    got = learner.call("diagnose", ranks, draws)
     expect_words(
         got,
         right,
