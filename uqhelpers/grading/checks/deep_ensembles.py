@@ -276,7 +276,7 @@ def the_gain_of_averaged_logits_is_right(learner, seed):
             "the sign: averaging logits never raises it above the members' average": {"sign": 1},
             "the geometric mean takes the M-th root of the product": {"root": 1},
             "that is the constant itself: its logarithm is what the likelihood gains": np.exp(gain(sign=1)),
-            "that is the mutual information, the gain of averaged probabilities under the mixture": (
+            "that is the mutual information: another number, and no gain of averaged logits": (
                 -np.sum(probs.mean(axis=0) * np.log(probs.mean(axis=0)), axis=-1)
                 + np.mean(np.sum(probs * logs, axis=-1), axis=0)
             ),
