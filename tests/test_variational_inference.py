@@ -555,6 +555,7 @@ def test_training_repeats_with_its_seed(images):
         (lambda: vi.LinearVariational(2, 2.5), "outputs"),
         (lambda: vi.LinearVariational(2, 2, prior_std=0), "prior_std"),
         (lambda: vi.LinearVariational(2, 2, initial_std=-1), "initial_std"),
+        (lambda: vi.LinearVariational(2, 2, initial_std=1e-50), "initial_std"),  # 0 in single precision
         (lambda: vi.LinearVariational(2, 2, prior_std=np.nan), "prior_std"),
         (lambda: vi.ConvVariational(3, 2, 3, groups=2), "groups"),
         (lambda: vi.ConvVariational(3, 2, (3, 3, 3)), "kernel_size"),

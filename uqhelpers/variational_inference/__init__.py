@@ -1,6 +1,6 @@
 """Mean-field variational inference: networks whose weights are Gaussians, each with a mean and a width.
 
-A weight's mean μ is one parameter, ρ another, and σ = softplus(ρ) = log(1 + eᵖ)
+A weight's mean μ is one parameter, ρ another, and σ = softplus(ρ) = log(1 + exp(ρ))
 its standard deviation: ρ is neither a variance nor the logarithm of one.
 Training maximises the evidence lower bound,
 

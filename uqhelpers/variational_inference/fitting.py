@@ -144,7 +144,8 @@ def fit_variational(
     kl_scale : float
         The divergence is multiplied by it. At 1 the objective is the bound. At
         λ < 1 it is λ times the bound of a data set in which every input occurs
-        1/λ times: a cold posterior.
+        1/λ times: a tempered likelihood (the cold posterior of Wenzel et al.
+        2020 tempers the prior, too).
     warmup : int
         Over so many epochs the scale grows linearly up to ``kl_scale``, which
         the epoch after them has in full; at most ``epochs``.

@@ -9,6 +9,7 @@ nn = torch.nn
 functional = torch.nn.functional
 
 INITIAL_STD = 0.03  # log σ of about -3.5: small beside the means, so that training starts with a signal
+LEAST_STD = 1e-30  # softplus(ρ) of less is 0 in single precision, and its divergence infinite
 
 
 class Variational(nn.Module):
@@ -17,7 +18,7 @@ class Variational(nn.Module):
     def __init__(self, weight_shape, bias, prior_std, initial_std, local_reparameterisation):
         super().__init__()
         self.prior_std = as_number(prior_std, "prior_std", low=0, open_low=True)
-        self.initial_std = as_number(initial_std, "initial_std", low=0, open_low=True)
+        self.initial_std = as_number(initial_std, "initial_std", low=LEAST_STD)
         self.local_reparameterisation = bool(local_reparameterisation)
         self.weight_mean = nn.Parameter(torch.empty(weight_shape))
         self.weight_rho = nn.Parameter(torch.empty(weight_shape))
@@ -119,7 +120,7 @@ class LinearVariational(Variational):
     prior_std : float
         Standard deviation of the prior N(0, prior_std²) of each weight, above 0.
     initial_std : float
-        Standard deviation that every weight starts with, above 0.
+        Standard deviation that every weight starts with, at least 1e-30.
     local_reparameterisation : bool
         In training mode, whether the noise is drawn for each output of each
         input, with the mean and variance that the weights imply, or once a
