@@ -622,3 +622,26 @@ def test_a_loader_gives_what_its_inputs_give(images):
     assert np.array_equal(batched.mean, mc_dropout.predict(net, images, seed=3).mean)
     with pytest.raises(ValueError, match="shuffle=True"):
         mc_dropout.predict(net, torch.utils.data.DataLoader(whole, shuffle=True))
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_batch_normalisation_that_always_uses_the_batch_is_sampled_as_it_predicts(masks):
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6, track_running_stats=False)
+    net = nn.Sequential(nn.Linear(4, 6), norm, nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3)).eval()
+    x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    outputs = mc_dropout.sample_outputs(net, x, passes=4000, masks=masks)
+    error = outputs.std(axis=0) / (4000 if masks != "paired" else 2000) ** 0.5
+    expected = net(torch.tensor(x)).detach().numpy()
+    assert np.all(np.abs(outputs.mean(axis=0) - expected) < 6 * error + 1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5, 0.7])
+def test_the_second_of_a_pair_is_as_unlike_the_first_as_the_rate_allows(rate):
+    net = nn.Sequential(nn.Dropout(rate), nn.Linear(400, 400, bias=False)).double()
+    net[1].weight.data = torch.eye(400, dtype=torch.float64)
+    first, second = mc_dropout.sample_outputs(net, np.ones((1, 400)), passes=2, masks="paired")[:, 0] != 0
+    if rate <= 0.5:
+        assert second[~first].all()  # whatever one drops, the other keeps
+    if rate >= 0.5:
+        assert not (first & second).any()  # whatever one keeps, the other drops

@@ -1,8 +1,8 @@
 """Dropout layers: which they are, how to switch them alone, and many passes that repeat nothing.
 
 What is found are layers. Dropout that a network calls as a function
-(``torch.nn.functional.dropout``) is out of reach: :func:`forward_passes` runs
-one input through the network first, and refuses one that holds both kinds,
+(``torch.nn.functional.dropout``) is out of reach: :func:`forward_passes` tries
+the network on one input first, and refuses one that holds both kinds,
 for it would sample only a part of the randomness.
 """
 
@@ -128,7 +128,7 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
     seed, masks = as_whole(seed, "seed", low=0), as_choice(masks, "masks", MASKS)
     inputs = as_inputs(inputs, model)
     device = next(model.parameters()).device
-    _try_one(model, layers, inputs[:1].to(device), masks)
+    _try_few(model, layers, inputs[: _fewest(model)].to(device), masks)
     network = _cut(model, layers)
     if network is None and masks != "independent":
         raise ValueError(
@@ -180,15 +180,22 @@ class _Watch(torch.overrides.TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _try_one(model, layers, one, masks):
-    """Run one input through, dropout on, and refuse what would be sampled wrongly without a word."""
+def _fewest(model):
+    """How many inputs a network needs: two where batch normalisation always uses the batch, else one."""
+    batchwise = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    norms = [layer for layer in model.modules() if isinstance(layer, batchwise)]
+    return 2 if any(layer.running_mean is None for layer in norms) else 1
+
+
+def _try_few(model, layers, few, masks):
+    """Run as few inputs as it needs, dropout on, and refuse what would be sampled wrongly without a word."""
     lengths = []
     hook = lambda _, arguments: lengths.append(len(arguments[0]))  # noqa: E731
     shareable = [layer for layer in layers if type(layer) in ELEMENTWISE + CHANNELWISE]
     handles = [layer.register_forward_pre_hook(hook) for layer in shareable]
     try:
         with dropout_on(model), seeded(0), torch.inference_mode(), _Watch() as watch:
-            model(one.clone())
+            model(few.clone())
     finally:
         for handle in handles:
             handle.remove()
@@ -197,8 +204,9 @@ def _try_one(model, layers, one, masks):
             "model: expected dropout in layers only, got torch.nn.functional.dropout as well, which cannot "
             "be switched on from outside: make it a torch.nn.Dropout"
         )
-    if masks != "independent" and any(length != 1 for length in lengths):
-        _refuse_axis(masks, 1, next(length for length in lengths if length != 1))
+    strange = [length for length in lengths if length != len(few)]
+    if masks != "independent" and strange:
+        _refuse_axis(masks, len(few), strange[0])
 
 
 def _refuse_axis(masks, inputs, length):

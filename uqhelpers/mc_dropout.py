@@ -51,9 +51,9 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
     masks : {"independent", "shared", "paired"}
         "independent" draws a mask for every input and pass. "shared" draws one
         mask a pass for all inputs: each pass is then *one* network, a joint
-        sample over the inputs, and costs less. "paired" draws shared masks in
-        complementary pairs (what one pass drops the next one keeps), which
-        costs least. All three give each single input the same distribution in
+        sample over the inputs. "paired" draws shared masks in opposed pairs:
+        up to a rate of 1/2 the next pass keeps whatever one pass drops, above
+        it the next drops whatever one keeps. All three give each single input the same distribution in
         every pass; with the latter two the inputs move together, so averages
         over a data set vary more. Few passes underestimate mutual information
         on average, whatever the masks (Jensen). Shared masks lie along the

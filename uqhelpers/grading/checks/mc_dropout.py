@@ -44,28 +44,32 @@ SAMPLERS = (
 )
 def dropout_leaves_the_average_as_it_is(learner, seed):
     rng = np.random.default_rng(seed)
-    rate = rng.choice([0.2, 0.3, 0.4])
-    values = rng.uniform(1, 2, size=(200, 150))
+    rates = rng.permutation(np.linspace(0.1, 0.45, 150))  # one for each column
+    values = rng.uniform(1, 2, size=(200, len(rates)))
     draw = int(rng.integers(1, 10_000))
-    got = as_numbers(learner.call("drop", values, float(rate), draw), "the dropped values")
+    got = as_numbers(learner.call("drop", values, rates, draw), "the dropped values")
     expect(got.shape == values.shape, f"expected the shape {values.shape}, got {got.shape}")
-    zero = (got == 0).mean()
-    expect(zero > 0, "nothing is dropped")
-    five = 5 * (rate * (1 - rate) / values.size) ** 0.5  # five standard errors of the share
-    expect(abs(zero - (1 - rate)) > five, "kept and dropped are swapped: `rate` is the share that is dropped")
-    shared = np.all((got == 0) == (got == 0)[:1])
+    dropped, rate = got == 0, rates.mean()
+    expect(dropped.any(), "nothing is dropped")
+    five = 5 * 0.5 / (values.size / 2) ** 0.5  # at least five standard errors of the share of a half
+    swapped = abs(dropped.mean() - (1 - rate)) < five
+    expect(not swapped, "kept and dropped are swapped: `rates` are the shares that are dropped")
+    shared = np.all(dropped == dropped[:1])
     expect(not shared, "one mask for all inputs: each row draws its own")
-    expect(abs(zero - rate) < five, "another share of the values is dropped than `rate`")
-    ratio = (got / values)[got != 0]
-    wrong = {
-        "what is kept is not scaled up: the average of the output falls with the rate": 1.0,
-        "scaled by the share that is kept: divide by it": 1 - rate,
-        "divided by the rate: divide by the share that is kept": 1 / rate,
+    expect(abs(dropped.mean() - rate) < five, "another share of the values is dropped than `rates` say")
+    for half in (rates < rate, rates > rate):
+        apart = abs(dropped[:, half].mean() - rates[half].mean())
+        expect(apart < five, "each column has a rate of its own: `rates[d]` is that of column `d`")
+    of_each = np.broadcast_to(rates, values.shape)[~dropped]
+    mistakes = {
+        "what is kept is not scaled up: the average of the output falls with the rate": np.ones_like(of_each),
+        "scaled by the share that is kept: divide by it": 1 - of_each,
+        "divided by the rate: divide by the share that is kept": 1 / of_each,
+        "one scale for all: each column has a rate of its own": np.full_like(of_each, 1 / (1 - rate)),
     }
-    hints = {text: np.full(len(ratio), scale) for text, scale in wrong.items()}
-    expect_close(ratio, np.full(len(ratio), 1 / (1 - rate)), what="the scale", mistakes=hints)
-    again = as_numbers(learner.call("drop", values, float(rate), draw))
-    other = as_numbers(learner.call("drop", values, float(rate), draw + 1))
+    expect_close((got / values)[~dropped], 1 / (1 - of_each), what="the scale", mistakes=mistakes)
+    again = as_numbers(learner.call("drop", values, rates, draw))
+    other = as_numbers(learner.call("drop", values, rates, draw + 1))
     expect(np.array_equal(got, again), "the same seed must give the same mask")
     expect(not np.array_equal(got, other), "another seed must give another mask")
 
@@ -240,7 +244,7 @@ def spreads(means, logs, over=np.exp, back=None, total=1, passes=1, root=1, sums
     "q5",
     points={"the aleatoric part": 1, "the total": 1},
     hint="Variances of independent things add up; standard deviations and logarithms do not.",
-    read="From scratch",
+    read="The two terms",
 )
 def a_network_that_names_its_noise_has_both_kinds_of_spread(learner, seed):
     rng = np.random.default_rng(seed)
@@ -303,7 +307,7 @@ def what_one_pass_less_takes_away_is_given_back(learner, seed):
         mistakes={
             "not corrected: that is the estimate from all passes": {"full": 1, "left": 0},
             "the wrong way: the correction has to raise it": {"full": -5, "left": -6},
-            "that is half of it: with so many passes the two terms differ by `1 / (S (S - 1))`": {
+            "that gives back a part only: what one pass less takes away is about `c / (S (S - 1))`": {
                 "full": 2,
                 "left": 1,
             },
@@ -372,13 +376,15 @@ def experiments(seed):
     return [cases[i] for i in rng.permutation(len(cases))]
 
 
-def factors(n, rate, prior_std, noise_std, likelihood=0, half=0, swapped=0, mean=1, rooted=0, twice=2):
+def factors(
+    n, rate, prior_std, noise_std, likelihood=0, half=0, swapped=0, mean=1, rooted=0, twice=2, once=1
+):
     """The weight decay of a regression, and the optimiser's argument."""
     kept = rate if swapped else 1 - rate
     variances = noise_std / prior_std if rooted else (noise_std / prior_std) ** 2
     if likelihood:
         variances = 0.5 / prior_std**2
-    factor = variances / (n if mean else 1) / kept / (2 if half else 1)
+    factor = variances / (n if mean else 1) / kept / (1 if once else kept) / (2 if half else 1)
     return np.array([factor, twice * factor])
 
 
@@ -398,6 +404,9 @@ def the_decay_of_a_regression_knows_its_noise(learner, seed):
         "that is the factor beside the likelihood: the loss is the mean squared error": {"likelihood": 1},
         "kept and dropped are swapped": {"swapped": 1},
         "a mean over the data: the prior's part is divided by `n` too": {"mean": 0},
+        "the share that is kept enters once: a column of length M / q is there with probability q": {
+            "once": 0
+        },
         "both enter squared: the noise and the prior are given as standard deviations": {"rooted": 1},
     }
     with part("the factor"):
