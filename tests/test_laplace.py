@@ -291,7 +291,7 @@ def test_far_away_the_map_is_certain_and_laplace_is_not():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_laplace_is_nearer_to_the_exact_predictive_than_the_map_is(seed):
+def test_over_a_wide_square_laplace_is_nearer_to_the_exact_predictive_than_the_map_is(seed):
     x, y = data.logistic(n=20, seed=seed)
     exact, mode = ExactLogisticPosterior(x, y), map_estimate(x, y)
     covariance = np.linalg.inv(hessian(mode, x))
@@ -310,7 +310,7 @@ def test_laplace_is_nearer_to_the_exact_predictive_than_the_map_is(seed):
         distance(expit(grid @ draws.T).mean(axis=1)),
     )
     assert sampled < closed < 0.8 * plain
-    # The best Gaussian of all has the moments of the posterior, and is nearer still.
+    # A Gaussian with the moments of the posterior is nearer still.
     best = np.random.default_rng(0).multivariate_normal(exact.mean, exact.covariance, size=2000)
     assert distance(expit(grid @ best.T).mean(axis=1)) < 0.5 * sampled
 
