@@ -118,6 +118,12 @@ def test_numbers_stand_to_the_right_and_words_to_the_left():
     assert "<td>1.000</td>" in page
 
 
+def test_a_number_among_words_stands_in_one_line():
+    page = html({"a": {"x": "+0.012 ± 0.003"}, "b": {"x": "none was tried"}})
+    assert "<td>+0.012 ± 0.003</td>" in page
+    assert '<td class="uq-words">none was tried</td>' in page
+
+
 def test_groups_span_their_columns():
     rows = {"a": {"n": 1, "x": 0.1, "y": 0.2, "z": 0.3}}
     page = html(rows, groups={"clean": ["x", "y"]})

@@ -78,7 +78,7 @@ class Table:
         lines += [f"<tr>{corner}{''.join(headings)}</tr>", "</thead>", "<tbody>"]
         for i, (name, cells) in enumerate(self.body):
             shown = [
-                f"<td{words(number)}>{mark(inline(cell), (i, j) in self.bold)}</td>"
+                f"<td{words(number or is_figure(cell))}>{mark(inline(cell), (i, j) in self.bold)}</td>"
                 for j, (cell, number) in enumerate(zip(cells, self.numeric, strict=True))
             ]
             lines.append(f'<tr><th scope="row">{inline(name)}</th>{"".join(shown)}</tr>')
@@ -362,6 +362,11 @@ def inline(text):
             parts[i] = f"<strong>{inside}</strong>"
     parts[::2] = [escape(part) for part in parts[::2]]
     return "".join(parts)
+
+
+def is_figure(text):
+    """Whether text is a number, with or without a spread: then it stands in one line."""
+    return re.fullmatch(r"[−+-]?[\d.,]+( ± [\d.,]+)?[ ]?%?", text) is not None
 
 
 def words(is_number):

@@ -102,7 +102,7 @@ def squared(features, probs, labels, right=1.0, together=False, order="cd", mean
     points={"the Fisher information": 1, "the empirical Fisher": 2},
     hint="The gradient of log p(y | f) in the logits is onehot(y) − p; in the weights, its product with φ.",
     forbids=HELPERS,
-    read="Which curvature? Three matrices with one name",
+    read="Which curvature? Three matrices, and one that borrows a name",
 )
 def two_matrices_are_called_fisher(learner, seed):
     features, probs, labels = layer(seed)
