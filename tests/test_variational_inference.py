@@ -759,6 +759,34 @@ def test_a_callable_likelihood_gets_labels_as_whole_numbers():
     assert numbers[0].is_floating_point
 
 
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), lambda *of: nn.CrossEntropyLoss()(*of).item()])
+def test_a_callable_likelihood_that_averages_is_refused(loss):
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    with pytest.raises(ValueError, match="likelihood: expected the negative log likelihood of each of 24"):
+        vi.evidence_bound(net, *labelled(), likelihood=loss, samples=2)
+    with pytest.raises(ValueError, match=r"likelihood: .* reduction='none'"):
+        vi.fit_variational(net, *labelled(), likelihood=loss, epochs=1, device="cpu", progress=False)
+
+
+def test_a_width_of_zero_is_named_and_no_rate_blamed():
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    with torch.no_grad():
+        net[0].weight_rho[0, 0] = -110
+    message = r"model: expected standard deviations above 0, got softplus\(-110\), which is none in float32"
+    with pytest.raises(ValueError, match=message):
+        vi.fit_variational(net, *labelled(), epochs=1, device="cpu", progress=False)
+    with pytest.raises(ValueError, match=message):
+        vi.evidence_bound(net, *labelled(), samples=2)
+
+
+def test_a_last_minibatch_of_one_is_named_where_batches_are_normalised():
+    net = vi.make_variational(small(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)))
+    options = {"epochs": 1, "device": "cpu", "progress": False}
+    with pytest.raises(ValueError, match="batch_size: expected minibatches of at least 2"):
+        vi.fit_variational(net, *labelled(n=25), batch_size=8, **options)
+    vi.fit_variational(net, *labelled(n=26), batch_size=8, **options)
+
+
 def test_booleans_are_labels_of_two_classes():
     x, y = labelled(classes=2)
     net = vi.make_variational(small(nn.Linear(4, 1)))

@@ -1,5 +1,6 @@
 """The evidence lower bound, maximised on minibatches."""
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -11,7 +12,11 @@ from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.batches import gather
 from uqhelpers.training import OPTIMISERS, as_inputs, as_it_was_on_failure, best_device, seeded
-from uqhelpers.variational_inference.layers import kl_of_layers, variational_layers
+from uqhelpers.variational_inference.layers import (
+    kl_of_layers,
+    refuse_points,
+    variational_layers,
+)
 from uqhelpers.variational_inference.likelihoods import as_targets, likelihood_of
 
 KL_WEIGHTS = ("uniform", "blundell")
@@ -186,6 +191,7 @@ def fit_variational(
     seed = as_whole(seed, "seed", low=0)
     loss = likelihood_of(likelihood, noise_std)
     layers = variational_layers(model)
+    refuse_points(layers)
     device = torch.device(device) if device is not None else best_device()
     inputs, targets = gather(inputs, targets)
     inputs = as_inputs(inputs, model)
@@ -213,7 +219,8 @@ def fit_variational(
                         )
                 taken += 1
                 kl = kl_of_layers(layers)
-                nll = _expected_nll(model, layers, loss, inputs[batch], targets[batch], samples)
+                with _said_of_one(len(batch), batch_size):
+                    nll = _expected_nll(model, layers, loss, inputs[batch], targets[batch], samples)
                 value = (nll + scale * share * kl) / mean_size
                 step.zero_grad()
                 value.backward()
@@ -229,6 +236,20 @@ def fit_variational(
     misfit, kl, scale, shared = np.array(rows).T
     seconds = time.perf_counter() - started
     return VariationalHistory(misfit + scale * shared, misfit + shared, misfit, kl, scale, seconds)
+
+
+@contextlib.contextmanager
+def _said_of_one(size, batch_size):
+    """Name the batch size where batch normalisation has one input only, of which there is no spread."""
+    try:
+        yield
+    except ValueError as error:
+        if size > 1 or "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            "batch_size: expected minibatches of at least 2 for a network with batch normalisation, got "
+            f"one of 1, what {batch_size} leaves of the inputs"
+        ) from error
 
 
 def _expected_nll(model, layers, loss, inputs, targets, samples):

@@ -126,7 +126,9 @@ class LinearVariational(Variational):
         input, with the mean and variance that the weights imply, or once a
         forward pass for the weights themselves. The distribution of each
         input's outputs is the same; the gradient of the first varies less,
-        because inputs do not share their noise.
+        because inputs do not share their noise. Where one input passes the
+        layer more than once (leading axes such as time; a layer used twice),
+        its passes share their weights, and the local noise forgets that.
 
     Attributes
     ----------
@@ -288,6 +290,18 @@ def kl_of_layers(layers):
             parameters += [layer.bias_mean, layer.bias_rho]
             prior_stds.append(layer.prior_std)
     return _GaussianKL.apply(prior_stds, *parameters)
+
+
+def refuse_points(layers):
+    """A width that is 0 in the layer's precision has an infinite divergence, and no gradient to leave by."""
+    for layer in layers:
+        for rho in (layer.weight_rho, layer.bias_rho):
+            if rho is not None and not (functional.softplus(rho) > 0).all():
+                precision = str(rho.dtype).removeprefix("torch.")
+                raise ValueError(
+                    f"model: expected standard deviations above 0, got softplus({rho.min().item():.4g}), "
+                    f"which is none in {precision}"
+                )
 
 
 class _GaussianKL(torch.autograd.Function):

@@ -28,12 +28,23 @@ def likelihood_of(likelihood, noise_std):
     if noise_std is not None:
         raise ValueError("noise_std: expected None for a likelihood other than 'gaussian'")
     if callable(likelihood):
-        return likelihood
+        return lambda outputs, targets: _one_an_input(likelihood(outputs, targets), len(outputs))
     if as_choice(likelihood, "likelihood", LIKELIHOODS) == "bernoulli":
         return lambda outputs, targets: functional.binary_cross_entropy_with_logits(
             outputs[:, 0], targets, reduction="none"
         )
     return lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def _one_an_input(losses, count):
+    """What a callable answered: a mean over the inputs would let the divergence count once for each."""
+    shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
+    if shape != (count,):
+        raise ValueError(
+            f"likelihood: expected the negative log likelihood of each of {count} inputs, shape ({count},), "
+            f"got {shape}. In torch's losses, reduction='none' leaves them apart"
+        )
+    return losses
 
 
 def as_targets(targets, likelihood, model, inputs):

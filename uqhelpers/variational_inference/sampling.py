@@ -13,7 +13,7 @@ from uqhelpers._torch import torch
 from uqhelpers.batches import gather
 from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
 from uqhelpers.training import as_inputs, evaluating, probabilities
-from uqhelpers.variational_inference.layers import kl_of_layers, variational_layers
+from uqhelpers.variational_inference.layers import kl_of_layers, refuse_points, variational_layers
 from uqhelpers.variational_inference.likelihoods import as_targets, likelihood_of
 
 
@@ -69,6 +69,7 @@ def evidence_bound(
     """
     samples = as_whole(samples, "samples", low=2)
     loss, layers = likelihood_of(likelihood, noise_std), variational_layers(model)
+    refuse_points(layers)
     with torch.no_grad():
         kl = kl_of_layers(layers).item()
     inputs, targets = gather(inputs, targets)

@@ -15,11 +15,13 @@ def opinions(seed, width=5):
     return *q, rng.normal(size=width) + 1.5, rng.uniform(1.5, 3, size=width)
 
 
-def price(mean, std, prior_mean=0.0, prior_std=1.0, half=0.5, sign=1, centred=1, join=np.sum, swapped=False):
+def price(
+    mean, std, prior_mean=0.0, prior_std=1.0, half=0.5, sign=1, centred=1, twice=2, join=np.sum, swapped=False
+):
     """The divergence of two products of normals, with the usual slips to choose from."""
     if swapped:
         mean, std, prior_mean, prior_std = prior_mean, prior_std, mean, std
-    squares = (std**2 + (mean - centred * prior_mean) ** 2) / (2 * prior_std**2)
+    squares = (std**2 + (mean - centred * prior_mean) ** 2) / (twice * prior_std**2)
     return join(sign * np.log(prior_std / std) + squares - half)
 
 
@@ -38,6 +40,7 @@ def knowing_is_dear_also_beside_an_opinion(learner, seed):
         what="the divergence",
         mistakes={
             "the one half is missing: without it q = p would cost something": {"half": 0},
+            "the squares are divided by twice the prior's variance: q = p would cost something": {"twice": 1},
             "a sum over the weights, not their mean": {"join": np.mean},
             "the two distributions are swapped: the expectation is under q": {"swapped": True},
             "the logarithm has the wrong sign: narrow weights are dear": {"sign": -1},
@@ -51,12 +54,16 @@ def knowing_is_dear_also_beside_an_opinion(learner, seed):
 
 @question(
     "q2",
-    points={"`sigma_of`": 1},
-    hint="softplus(ρ) = log(1 + exp ρ); NumPy has a function for log(exp a + exp b).",
+    points=1,
+    hint=(
+        "softplus(ρ) = log(1 + exp ρ); NumPy has a function for log(exp a + exp b). Back: solve for ρ; "
+        "expm1 keeps the digits of a small σ."
+    ),
     read="The family: mean field",
 )
-def rho_goes_through_softplus(learner, seed):
-    rho = np.append(np.random.default_rng(seed).uniform(-6, 4, size=7), 1000.0)
+def rho_goes_through_softplus_and_back(learner, seed):
+    rng = np.random.default_rng(seed)
+    rho = np.append(rng.uniform(-6, 4, size=7), 1000.0)
     want = np.logaddexp(0, rho)
     got = as_numbers(learner.call("sigma_of", rho), "σ")
     overflow = "it overflows: exp of 1,000 is no float"
@@ -70,19 +77,16 @@ def rho_goes_through_softplus(learner, seed):
         }
         expect_close(got[:-1], want[:-1], what="σ", mistakes=mistakes)
     expect_close(got, want, what="σ")
-
-
-@question(
-    "q2",
-    points={"`rho_of`": 1},
-    hint="Solve σ = log(1 + exp ρ) for ρ; expm1 keeps the digits of a small σ.",
-    read="The family: mean field",
-)
-def the_way_back_is_the_inverse(learner, seed):
-    sigma = np.append(np.random.default_rng(seed).uniform(0.01, 3, size=7), 1000.0)
+    sigma = np.concatenate([rng.uniform(0.01, 3, size=7), 10 ** rng.uniform(-14, -13, size=3), [1000.0]])
+    want = sigma + np.log(-np.expm1(-sigma))
+    got = as_numbers(learner.call("rho_of", sigma), "ρ")
+    if got.shape == want.shape:
+        expect(not (np.allclose(got[:-1], want[:-1]) and not np.isfinite(got[-1])), overflow)
+        lost = np.allclose(got[:7], want[:7]) and not np.allclose(got[7:-1], want[7:-1], rtol=1e-7)
+        expect(not lost, "the digits are lost: 1 and a very small number add up to 1")
     expect_close(
-        learner.call("rho_of", sigma),
-        sigma + np.log(-np.expm1(-sigma)),
+        got,
+        want,
         what="ρ",
         mistakes={
             "the inverse is not the inverse: the logarithm undoes exp, not softplus": np.log(sigma),
@@ -398,9 +402,11 @@ def the_bound_chooses_another_prior(learner, seed):
 
 q8 = manual(
     "q8",
-    "How can less divergence come nearer to the posterior, and would you report it so for your own network?",
+    "How can less divergence come nearer to the posterior, would you report it so for your own network, and "
+    "which way does the bound lean when it chooses a prior?",
     {
         "the family's best fit at the full divergence is off; in predictions two errors may cancel": 1,
         "without the exact answer a better likelihood is no evidence of a nearer posterior": 1,
+        "the bound takes the larger α: it makes correlations weaker, and with them what is lost": 1,
     },
 )
