@@ -166,7 +166,7 @@ def _nig_nll(y, gamma, nu, alpha, beta):
 
 
 def _half_step(alpha):
-    """``lgamma(alpha + 1/2) - lgamma(alpha)``; from 100 on as a series, as the difference loses its digits."""
+    """``lgamma(alpha + 1/2) - lgamma(alpha)``; from 100 on a series, where the difference loses digits."""
     great = alpha.clamp(min=100)
     series = 0.5 * torch.log(great) - 1 / (8 * great) + 1 / (192 * great**3)
     return torch.where(alpha < 100, torch.lgamma(alpha + 0.5) - torch.lgamma(alpha), series)
