@@ -111,6 +111,20 @@ def test_draws_are_distributions_whose_moments_are_the_dirichlets_even_where_con
     assert drawn.std(axis=0) == pytest.approx(std, rel=0.03)
 
 
+def test_the_tiniest_concentrations_draw_one_class_by_their_shares():
+    drawn = sample(np.array([[1e-320, 1e-320], [2e-308, 6e-308]]), 4000, seed=0)
+    assert ((drawn == 0) | (drawn == 1)).all()
+    assert (drawn.sum(axis=2) == 1).all()
+    assert drawn[:, :, 0].mean(axis=0) == pytest.approx([0.5, 0.25], abs=0.05)
+
+
+def test_the_divergence_of_tiny_concentrations_grows_as_they_shrink():
+    for tiny in (1e-12, 1e-100, 1e-300):
+        assert dirichlet_kl(np.full((1, 3), tiny)) == pytest.approx(2 / tiny, rel=1e-9)
+    assert dirichlet_kl(np.full((1, 3), 1e-320)) == np.inf
+    assert dirichlet_kl(np.full((1, 3), 1e-320), np.full(3, 1e-320)) == 0
+
+
 def test_one_seed_repeats_and_two_differ():
     alpha = concentrations(3)
     assert (sample(alpha, 5, seed=3) == sample(alpha, 5, seed=3)).all()
@@ -263,6 +277,22 @@ def test_the_likelihood_is_a_student_t():
     assert nig_nll(y, gamma, nu, alpha, beta) == pytest.approx(expected, rel=1e-10)
 
 
+def test_with_ever_more_degrees_of_freedom_the_student_becomes_a_normal():
+    for alpha in (50.0, 99.0, 101.0, 1e4):
+        expected = -stats.t.logpdf(1.0, 2 * alpha, 0.0, np.sqrt(2.0))
+        assert nig_nll(1.0, 0.0, 1.0, alpha, alpha) == pytest.approx(expected, abs=1e-10)
+    for alpha in (1e8, 1e12, 1e15):
+        normal = -stats.norm.logpdf(1.0, 0.0, np.sqrt(2.0))
+        assert nig_nll(1.0, 0.0, 1.0, alpha, alpha) == pytest.approx(normal, abs=1e-8)
+
+
+def test_the_gradient_of_the_likelihood_is_that_of_finite_differences():
+    y, *parameters = (tensor(value[:5]) for value in nig())
+    parameters[2][0], parameters[2][1] = 150.0, 1e3  # beside the small ones, in one call
+    rows = torch.stack(parameters, dim=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda p: EvidentialRegressionLoss(0.1)(p, y), (rows,))
+
+
 def test_the_likelihood_is_what_integrating_mean_and_variance_out_leaves():
     y, gamma, nu, alpha, beta = (float(value[3]) for value in nig())
     rng = np.random.default_rng(0)
@@ -394,6 +424,7 @@ def test_prediction_takes_a_loader():
         (np.ones((4, 1)), "at least two classes"),
         (np.array([[1.0, np.nan]]), "finite"),
         (np.array([[-2.0, 3.0]]), "are these logits"),
+        (np.array([[1e308, 1e308, 1.0]]), "sum is finite"),
         ([["a", "b"]], "numbers"),
     ],
 )
@@ -416,7 +447,14 @@ def test_labels_have_to_be_classes(labels):
 
 
 @pytest.mark.parametrize(
-    "alpha", [torch.ones(3), torch.zeros(2, 3), torch.full((2, 3), torch.nan), np.ones((2, 3))]
+    "alpha",
+    [
+        torch.ones(3),
+        torch.zeros(2, 3),
+        torch.full((2, 3), torch.nan),
+        torch.tensor([[1.0, 2.0], [torch.inf, 1.0]]),
+        np.ones((2, 3)),
+    ],
 )
 @pytest.mark.parametrize("loss", [EvidentialLoss(), PriorNetworkLoss()])
 def test_a_loss_wants_concentrations(loss, alpha):
@@ -438,6 +476,12 @@ def test_a_loss_wants_concentrations(loss, alpha):
         (lambda: EvidentialRegressionLoss()(torch.ones(2, 3), torch.ones(2)), "parameters"),
         (lambda: EvidentialRegressionLoss()(torch.zeros(2, 4), torch.ones(2)), "parameters"),
         (lambda: EvidentialRegressionLoss()(torch.ones(2, 4), torch.ones(3)), "targets"),
+        (lambda: EvidentialRegressionLoss()(torch.ones(2, 4), torch.tensor([1, torch.nan])), "targets"),
+        (lambda: EvidentialRegressionLoss()(torch.full((2, 4), torch.inf), torch.ones(2)), "parameters"),
+        (
+            lambda: EvidentialRegressionLoss()(torch.tensor([[torch.nan, 1, 2, 1]]), torch.ones(1)),
+            "parameters",
+        ),
         (lambda: nig_nll(np.ones(3), 0, 1, 2, np.ones(4)), "beta"),
         (lambda: nig_nll(np.ones(3), 0, 0, 2, 1), "nu"),
         (lambda: nig_nll(np.array([np.nan]), 0, 1, 2, 1), "y"),

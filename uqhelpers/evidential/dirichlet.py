@@ -120,8 +120,13 @@ def sample(alpha, samples=100, seed=0):
     rng = as_generator(seed)
     shape = (as_whole(samples, "samples"), *alpha.shape)
     # A gamma of concentration a is one of a + 1 times a uniform to the power 1 / a. In logarithms that
-    # holds where small concentrations would leave nothing but zeros to divide by.
-    logs = np.log(rng.standard_gamma(alpha + 1, size=shape)) + np.log1p(-rng.random(shape)) / alpha
+    # holds where small concentrations would leave nothing but zeros to divide by; the greatest of the
+    # logarithms is taken away before the least concentration divides, which may overflow.
+    least = alpha.min(axis=1, keepdims=True)
+    logs, powers = np.log(rng.standard_gamma(alpha + 1, size=shape)), np.log1p(-rng.random(shape))
+    powers *= least / alpha
+    with np.errstate(over="ignore"):
+        logs += (powers - powers.max(axis=-1, keepdims=True)) / least
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)
 
@@ -139,7 +144,7 @@ def dirichlet_kl(alpha, beta=None):
     Returns
     -------
     array, shape (N,), float64
-        In nats, at least 0.
+        In nats, at least 0; infinite where it exceeds the largest float.
 
     References
     ----------
@@ -151,12 +156,20 @@ def dirichlet_kl(alpha, beta=None):
         raise ValueError(f"beta: expected the shape {alpha.shape} or {alpha.shape[1:]}, got {beta.shape}")
     if beta.min() <= 0:
         raise ValueError(f"beta: expected concentrations above 0, got {beta.min():.4g}")
-    strength = alpha.sum(axis=1)
-    normalisers = (
-        gammaln(strength) - gammaln(beta.sum(axis=-1)) + (gammaln(beta) - gammaln(alpha)).sum(axis=1)
-    )
-    moments = ((alpha - beta) * (digamma(alpha) - digamma(strength)[:, None])).sum(axis=1)
-    return np.maximum(normalisers + moments, 0.0)
+    strength = alpha.sum(axis=1, keepdims=True)
+    normalisers = _log_gamma(strength)[:, 0] - _log_gamma(beta.sum(axis=-1))
+    normalisers = normalisers + (_log_gamma(beta) - _log_gamma(alpha)).sum(axis=1)
+    # The mean of log p_c is digamma(a) - digamma(s). Of tiny concentrations both are infinite; written
+    # with digamma(a) = digamma(a + 1) - 1 / a, only what is too large for a float overflows.
+    with np.errstate(over="ignore"):
+        poles = ((1 - beta / alpha) * ((strength - alpha) / strength)).sum(axis=1)
+    moments = ((alpha - beta) * (digamma(alpha + 1) - digamma(strength + 1))).sum(axis=1)
+    return np.maximum(normalisers + moments - poles, 0.0)
+
+
+def _log_gamma(x):
+    """``log(gamma(x))``, finite for the tiniest numbers too."""
+    return gammaln(x + 1) - np.log(x)
 
 
 def _as_concentrations(alpha):
@@ -165,4 +178,9 @@ def _as_concentrations(alpha):
         raise ValueError(f"alpha: expected at least two classes, shape (inputs, classes), got {alpha.shape}")
     if alpha.min() <= 0:
         raise ValueError(f"alpha: expected concentrations above 0, got {alpha.min():.4g}: are these logits?")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(alpha.sum(axis=1)).all():
+            raise ValueError(
+                f"alpha: expected concentrations whose sum is finite, got numbers up to {alpha.max():.4g}"
+            )
     return alpha

@@ -14,7 +14,6 @@ def _exponential(outputs):
 
 
 ACTIVATIONS = {"softplus": functional.softplus, "exp": _exponential, "relu": torch.relu}
-KINDS = ("mse", "log", "digamma")
 
 
 class DirichletHead(torch.nn.Module):
@@ -73,8 +72,9 @@ def wide(tensor):
 
 
 def expect_above(values, low, name, head):
-    least = values.detach().amin()
-    if not least > low:  # false for NaN too
+    least, greatest = (end.item() for end in values.detach().aminmax())
+    if not low < least <= greatest < float("inf"):  # false for NaN too
+        found = least if not least > low else greatest
         raise ValueError(
-            f"{name}: expected numbers above {low}, got {least.item():.4g}: does it end in a {head}?"
+            f"{name}: expected finite numbers above {low}, got {found:.4g}: does it end in a {head}?"
         )

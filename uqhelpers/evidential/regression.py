@@ -80,6 +80,9 @@ class EvidentialRegressionLoss:
         if targets.shape not in (parameters.shape[:1], (len(parameters), 1)):
             raise ValueError(f"targets: expected {len(parameters)} numbers, got {tuple(targets.shape)}")
         expect_above(parameters[:, 1:], 0, "parameters", "NormalInverseGammaHead")
+        for name, values in (("parameters", parameters[:, 0]), ("targets", targets)):
+            if not torch.isfinite(values).all():
+                raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
         gamma, nu, alpha, beta = wide(parameters).unbind(dim=1)
         y = targets.reshape(-1).to(gamma.dtype)  # (N, 1) against (N,) would broadcast to (N, N)
         value = _nig_nll(y, gamma, nu, alpha, beta)
@@ -153,11 +156,17 @@ def predict_regression(model, inputs, batch_size=500):
 
 
 def _nig_nll(y, gamma, nu, alpha, beta):
-    omega = 2 * beta * (1 + nu)
+    omega, square = 2 * beta * (1 + nu), (y - gamma).square() * nu
     return (
         0.5 * torch.log(torch.pi / nu)
-        - alpha * torch.log(omega)
-        + (alpha + 0.5) * torch.log((y - gamma).square() * nu + omega)
-        + torch.lgamma(alpha)
-        - torch.lgamma(alpha + 0.5)
+        + alpha * torch.log1p(square / omega)
+        + 0.5 * torch.log(square + omega)
+        - _half_step(alpha)
     )
+
+
+def _half_step(alpha):
+    """``lgamma(alpha + 1/2) - lgamma(alpha)``; from 100 on a series, where the difference loses digits."""
+    great = alpha.clamp(min=100)
+    series = 0.5 * torch.log(great) - 1 / (8 * great) + 1 / (192 * great**3)
+    return torch.where(alpha < 100, torch.lgamma(alpha + 0.5) - torch.lgamma(alpha), series)

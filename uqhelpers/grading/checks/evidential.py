@@ -7,7 +7,6 @@ from .._engine import as_numbers, expect, expect_choice, expect_close, expect_pa
 
 DRAWS = ("evidential.decompose", "evidential.predict", "evidential.sample", "evidential.vacuity")
 DIVERGENCES = ("evidential.dirichlet_kl", "evidential.evidential_loss")
-LIKELIHOODS = ("evidential.nig_nll",)
 
 
 def dirichlets(seed, n=7, classes=4):
@@ -184,7 +183,7 @@ def the_penalty_can_look_the_other_way(learner, seed):
 @question(
     "q3",
     points={"`fades`": 1},
-    hint="Evaluate both at (1, 1, 1000), (1, 1, 2000) and (1, 1, 4000).",
+    hint="Evaluate both at (1, 1, 1000), (1, 1, 1001), and again at 2000 and 4000.",
     read="The family of losses",
 )
 def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
@@ -193,8 +192,8 @@ def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
         "old",
         {
             "new": "(1 - α) times a negative constant: what does yours add for each further piece?",
-            "both": "from 1000 pieces to 2000, and from 2000 to 4000: one of them doubles its price",
-            "neither": "from 1000 pieces to 2000, and from 2000 to 4000: one of them hardly moves",
+            "both": "the price per piece at 1000, at 2000 and at 4000: one of them asks the same for each",
+            "neither": "at 1000, at 2000 and at 4000: of one of them the price per piece halves each time",
         },
         what="`fades`",
     )
@@ -258,58 +257,67 @@ def a_mean_of_readings_follows_a_student_t(learner, seed):
 
 @question(
     "q5",
-    points={"the aleatoric variance": 2, "the epistemic variance": 1},
-    hint="The total variance is β(1 + ν)/(ν(α - 1)). Solve for β, and divide as the paper divides.",
-    forbids=LIKELIHOODS,
+    points={"ν": 1, "β": 1},
+    hint="Divide the epistemic part by the sum of both: β and α go. Then the aleatoric part gives β.",
     read="One likelihood, as much ignorance as you like",
 )
-def the_valley_is_flat_and_the_split_is_free(learner, seed):
+def any_share_can_be_reported_of_one_prediction(learner, seed):
     rng = np.random.default_rng(seed)
-    nu, variance, alpha = rng.uniform(0.05, 20, 8), rng.uniform(2, 5, 8), rng.uniform(1.5, 9, 8)
-    names = ["the aleatoric variance", "the epistemic variance"]
-    got = expect_parts(learner.call("accounts", nu, variance, alpha), names)
-    noise, ignorance = variance * nu / (1 + nu), variance / (1 + nu)
-    beta = noise * (alpha - 1)
-    with part("the aleatoric variance"):
+    share, variance, alpha = rng.uniform(0.05, 0.95, 8), rng.uniform(2, 5, 8), rng.uniform(1.5, 9, 8)
+    got = expect_parts(learner.call("steer", share, variance, alpha), ["ν", "β"])
+    noise = variance * (1 - share)
+    with part("ν"):
         expect_close(
             got[0],
-            noise,
-            what=names[0],
+            1 / share - 1,
+            what="ν",
             mistakes={
-                "the two accounts are exchanged": ignorance,
-                "variances were asked for, not standard deviations": np.sqrt(noise),
-                "that is β: divide by α - 1": beta,
-                "the whole variance is not noise": variance,
+                "1/ν is epistemic over aleatoric; the share is of the sum of both": 1 / share,
+                "that share is aleatoric now": share / (1 - share),
+                "a share of the variance was asked for, not of the standard deviation": 1 / share**2 - 1,
             },
         )
-    with part("the epistemic variance"):
+    with part("β"):
         expect_close(
             got[1],
-            ignorance,
-            what=names[1],
+            noise * (alpha - 1),
+            what="β",
             mistakes={
-                "variances were asked for, not standard deviations": np.sqrt(ignorance),
-                "the two have to add up to the total": variance,
-                "noise times ν: it is divided by ν": noise * nu,
+                "that is the aleatoric variance: β is α - 1 times as large": noise,
+                "that share is not noise: the rest of the variance is": variance * share * (alpha - 1),
+                "the whole variance is not noise": variance * (alpha - 1),
+                "the mean of σ² is β over α - 1, not over α": noise * alpha,
             },
         )
 
 
 @question(
     "q5",
-    points={"`drift`": 1},
-    hint="Which end of the valley makes 2ν + α small, at the same total?",
-    read="One likelihood, as much ignorance as you like",
+    points={"`charge`": 2},
+    hint="Which ν calls half of the variance epistemic? What do both reports pay alike?",
+    read="Regression: four numbers instead of one",
 )
-def the_regulariser_calls_everything_epistemic(learner, seed):
-    expect_choice(
-        learner.value("drift"),
-        "epistemic",
-        {
-            "aleatoric": "that needs a large ν, and 2ν + α would be large with it",
-            "neither": "the likelihood is flat, so the regulariser alone decides: it is not flat",
+def the_regulariser_is_cheaper_for_whoever_calls_more_epistemic(learner, seed):
+    rng = np.random.default_rng(seed)
+    share, error = rng.uniform(0.05, 0.95, 8), np.array([1, -1] * 4) * rng.uniform(0.3, 3, 8)
+    weight = float(rng.uniform(0.05, 0.5))
+
+    def above(paid, times=2.0, half=1.0, weight=weight):
+        return times * weight * paid * (1 / share - 1 - half)
+
+    paid = np.abs(error)
+    expect_close(
+        learner.call("charge", share, error, weight),
+        above(paid),
+        what="the charge",
+        mistakes={
+            "the first report pays for its ν as well: ν = 1": above(paid, half=0.0),
+            "the second report less the first": -above(paid),
+            "the error counts without its sign": above(error),
+            "the factor is 2ν + α: ν counts twice": above(paid, times=1.0),
+            "the error counts, not its square": above(error**2),
+            "its weight λ is missing": above(paid, weight=1.0),
         },
-        what="`drift`",
     )
 
 
@@ -370,10 +378,11 @@ def some_payments_for_pairs_tell_ignorance_from_a_fair_die(learner, seed):
 
 q7 = manual(
     "q7",
-    "Why does the epistemic part of an evidential regression not shrink when the training set grows?",
+    "Does the epistemic part of an evidential regression shrink if the regulariser's weight is divided by n?",
     {
-        "the loss is an average: its minimum depends on the distribution of the examples, not on n": 1,
-        "the split between the parts is not identified by the likelihood, so the regulariser chooses it": 1,
+        "no: the likelihood is flat along the split, with any number of examples": 1,
+        "so any positive weight decides alone, and ends at nearly everything epistemic; in a posterior "
+        "the examples are counted, its precision is a sum over them": 1,
         "says what to report or to use instead: quantiles of the Student distribution with their "
         "coverage checked (not its standard deviation alone), or a posterior or ensemble": 1,
     },
