@@ -23,8 +23,8 @@ def odin_score(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batc
     cross-entropy of the predicted class at that temperature. Familiar inputs
     gain more probability by it than strange ones do; that, at least, is the
     hope. The softmax is computed in float64: at a temperature of 1000 the
-    probabilities of ten classes all lie within about a thousandth of 1/10, and
-    single precision ties many of them.
+    probabilities of ten classes lie within a few thousandths of 1/10, and at
+    a million single precision ties most of them.
 
     Parameters
     ----------

@@ -268,6 +268,9 @@ def the_distance_survives_dead_and_small_features(learner, seed):
     )
 
 
+INTERPOLATED = "an interpolated quantile lets more alarms ring: the threshold is the score of a strange input"
+
+
 def two_kinds(seed):
     """Scores of 200 familiar and 40 strange inputs: 38 of the 40 are 95 %.
 
@@ -287,12 +290,13 @@ def two_kinds(seed):
     points={"FPR95": 1, "the precision": 2},
     hint="Sort the strange; 95 % of 40 are 38. An alarm is right with the chance that Bayes' rule gives it.",
     forbids=("metrics.fpr95",),
-    read="All of them",
+    read="Near, far, and not strange at all",
 )
 def rates_and_alarms_are_told_apart(learner, seed):
     familiar, strange, prevalence = two_kinds(seed)
     threshold = np.sort(strange)[::-1][37]
     false, found = np.mean(familiar >= threshold), np.mean(strange >= threshold)
+    between = np.mean(familiar >= np.quantile(strange, 0.05))  # a threshold that is no strange input's score
     swapped = np.sort(familiar)[189]  # 95 % of the familiar are let pass
     got = expect_parts(learner.call("alarms", familiar, strange, prevalence), ["FPR95", "the precision"])
     with part("FPR95"):
@@ -308,10 +312,11 @@ def rates_and_alarms_are_told_apart(learner, seed):
                     familiar > swapped
                 ),
                 "that is the share of the familiar that pass: count those that are stopped": 1 - false,
+                INTERPOLATED: between,
             },
         )
 
-    def precision(share):
+    def precision(share, false=false):
         return found * share / (found * share + false * (1 - share))
 
     with part("the precision"):
@@ -327,6 +332,7 @@ def rates_and_alarms_are_told_apart(learner, seed):
                 "that is the precision at even odds: weigh both rates by the prevalence": precision(0.5),
                 "prevalence and its complement are swapped": precision(1 - prevalence),
                 "that is the share of the strange that are stopped": found,
+                INTERPOLATED: precision(prevalence, between),
             },
         )
 
