@@ -645,3 +645,39 @@ def test_the_second_of_a_pair_is_as_unlike_the_first_as_the_rate_allows(rate):
         assert second[~first].all()  # whatever one drops, the other keeps
     if rate >= 0.5:
         assert not (first & second).any()  # whatever one keeps, the other drops
+
+
+class DropPath(nn.Module):
+    """Stochastic depth, as people write it: no layer of torch's."""
+
+    def forward(self, x):
+        return x * 2 * torch.empty(len(x), 1).bernoulli_(0.5) if self.training else x
+
+
+class Attending(nn.Module):
+    """Attention called as a function, with a rate that asks for the network's own flag."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.out = nn.Dropout(0.001), nn.Linear(64, 10)
+
+    def forward(self, x):
+        h, rate = x.flatten(1).unflatten(1, (8, 8)), 0.5 if self.training else 0.0
+        h = nn.functional.scaled_dot_product_attention(h, h, h, dropout_p=rate)
+        return self.out(self.dropout(h.flatten(1)))
+
+
+def deep():
+    return nn.Sequential(nn.Flatten(), DropPath(), nn.Dropout(0.001), nn.Linear(64, 10))
+
+
+@pytest.mark.parametrize("make", [Attending, deep])
+def test_a_copy_in_training_mode_shows_what_the_docstring_says_is_not_found(make, images):
+    net = seeded(make)
+    ours = mc_dropout.sample_outputs(net, images, passes=100).std(axis=0).mean()
+    awake = copy.deepcopy(net).train()
+    with training.seeded(0), torch.no_grad():
+        passes = torch.stack([awake(torch.from_numpy(images)) for _ in range(100)])
+    assert passes.std(axis=0).mean() > 5 * ours
+    for word in ("scaled_dot_product_attention", "stochastic depth"):
+        assert word in mc_dropout.dropout_layers.__doc__

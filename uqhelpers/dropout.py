@@ -3,7 +3,8 @@
 What is found are layers. Dropout that a network calls as a function
 (``torch.nn.functional.dropout``) is out of reach: :func:`forward_passes` tries
 the network on one input first, and refuses one that holds both kinds,
-for it would sample only a part of the randomness.
+for it would sample only a part of the randomness. What a network draws under a
+``training`` flag of its own shows nothing while the flag is down, and is not found.
 """
 
 import contextlib
@@ -32,10 +33,13 @@ RANDOM_OPERATIONS = ("dropout", "rand", "bernoulli", "normal_", "uniform_", "mul
 
 
 def dropout_layers(model):
-    """All layers of a network that drop at random in training mode.
+    """All of torch's layers in a network that drop at random in training mode.
 
-    Besides torch's dropout layers these are recurrent layers and multi-head
-    attention with a dropout rate of their own.
+    Besides dropout layers, and what derives from them, these are recurrent layers
+    and multi-head attention with a dropout rate of their own. Not found, and so left
+    off without a word, is what asks for ``training`` by itself: stochastic depth and
+    other layers of one's own, ``scaled_dot_product_attention`` with a rate. A look:
+    is the outputs' spread over passes that of a copy in training mode?
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
     ----------
     model : torch.nn.Module
         A network that puts out logits (one output: the log odds of class 1 of
-        two) and holds at least one dropout layer. Afterwards it is in the state
-        in which it came.
+        two) and holds at least one dropout layer. Which are found, and what is
+        not, says ``dropout_layers``. Afterwards it is in the state in which it came.
     inputs : array, shape (N, ...), or a loader that keeps their order
     passes : int
         Number of sampled networks, ``S``.
