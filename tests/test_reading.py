@@ -12,7 +12,6 @@ CHAPTERS = reading.chapters()
 # Chapters whose core path still takes longer than 45 minutes. The list only gets shorter.
 STILL_OVER = {
     "confidnet",
-    "ddu",
 }
 
 

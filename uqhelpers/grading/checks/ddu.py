@@ -1,9 +1,11 @@
 """Checks of the exercise on deep deterministic uncertainty."""
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import entr, logsumexp
+from scipy.stats import binom
 
 from .._engine import (
+    as_number,
     as_numbers,
     expect,
     expect_choice,
@@ -133,7 +135,7 @@ def no_image_is_far_from_a_gaussian_that_it_helped_to_fit(learner, seed):
 
 @question(
     "q2",
-    points=2,
+    points={"`quantile`": 1},
     hint="The empirical distribution function: the share of held-out values that are at most as high.",
     forbids=("ddu.quantile", *DENSITY),
     read="Whose quantile?",
@@ -160,6 +162,43 @@ def a_quantile_is_a_share_of_held_out_densities(learner, seed):
     )
 
 
+@question(
+    "q2",
+    points={"`rejected`": 1},
+    hint="Rank the new image among all n + 1: every place is as likely as any other. At which does it ring?",
+    read="Whose quantile?",
+)
+def a_new_image_is_at_each_place_with_the_same_chance(learner, seed):
+    rng = np.random.default_rng(seed)
+    cases = []
+    while len(cases) < 6:
+        n, alpha = int(rng.integers(20, 300)), float(rng.choice([0.03, 0.07, 0.13]))
+        before, after = alpha * n % 1, alpha * (n + 1) % 1
+        # no rounding decides; in every other case the image itself makes one more
+        if min(before, after) > 0.005 and max(before, after) < 0.995 and (after < before) == len(cases) % 2:
+            cases.append((n, alpha))
+    ns, alphas = np.transpose(cases)
+
+    def chances(rounded=np.ceil, places=1, counted=0):
+        return rounded(alphas * (ns + counted)) / (ns + places)
+
+    got = [as_number(learner.call("rejected", *case), "the probability") for case in cases]
+    expect_close(
+        np.array(got),
+        chances,
+        what="the probability",
+        mistakes={
+            "a share of few images takes few values: count the places of the new one": alphas,
+            "what is not whole is rounded up: the image may have that many below it and still ring": {
+                "rounded": np.floor
+            },
+            "the new image has one place more than there are held-out ones": {"places": 0},
+            "that is what a p-value promises, which counts the image itself in": chances(np.floor, counted=1),
+            "that is the chance to be less dense than all of them: for small alpha only": 1 / (ns + 1),
+        },
+    )
+
+
 def padded_matrix(kernel, size):
     """The matrix of a convolution with zeros at the border: a column for each pixel and channel."""
     columns = []
@@ -177,10 +216,10 @@ def transfer(kernel, size):
 
 @question(
     "q3",
-    points={"`wrapped_norm`": 2},
+    points={"`wrapped_norm`": 3},
     hint="np.fft.fft2(kernel, s=(size, size)): at each frequency a matrix, with singular values.",
     forbids=("ddu.conv_spectral_norm", "ddu.SpectralNormConv2d"),
-    read="The norm of a convolution",
+    read="Further: the norm of a convolution",
 )
 def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
     rng = np.random.default_rng(seed)
@@ -227,7 +266,7 @@ def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
     "q3",
     points={"`wrapped_is`": 1},
     hint="Which images does the one map see, and which parts of its result are kept?",
-    read="The norm of a convolution",
+    read="Further: the norm of a convolution",
 )
 def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
     expect_choice(
@@ -387,21 +426,46 @@ def strange_comes_before_contested(learner, seed):
     )
 
 
+def coin_entropy(labels):
+    """The expected entropy, in nats, of the share of heads in so many fair flips."""
+    heads = np.arange(labels + 1)
+    share = heads / labels
+    return binom.pmf(heads, labels, 0.5) @ (entr(share) + entr(1 - share))
+
+
 @question(
     "q6",
-    points={"`ask_for`": 1},
-    hint="Which quantity is about the parameters, and not about the inputs?",
+    points={"`disagreement`": 2},
+    hint="The average of the shares is the share of all flips together: a binomial number of heads.",
     read="Is it valid, or can I learn from it?",
 )
-def disagreement_is_what_a_label_says_about_the_parameters(learner, seed):
-    expect_choice(
-        learner.value("ask_for"),
-        "disagreement",
-        {
-            "density": "a density is of the inputs alone: it knows nothing of what a label would change",
-            "entropy": "it holds the noise of the label, too, which says nothing about the parameters",
+def networks_disagree_about_a_coin_as_long_as_labels_are_few(learner, seed):
+    rng = np.random.default_rng(seed)
+    cases = [(int(rng.integers(2, 40)), int(rng.integers(2, 7))) for _ in range(4)]
+    ns, members = np.transpose(cases)
+
+    def expected(settled=False, minus=1.0, of_all=1.0):
+        total = np.log(2) if settled else np.array([coin_entropy(m * n) for n, m in cases])
+        return of_all * total - minus * np.array([coin_entropy(n) for n, _ in cases])
+
+    got = [as_number(learner.call("disagreement", *case), "the disagreement") for case in cases]
+    expect_close(
+        np.array(got),
+        expected,
+        what="the disagreement",
+        mistakes={
+            "the average of a few networks is not yet one half: it has an entropy of its own": {
+                "settled": True
+            },
+            "that is the total: subtract the average of the entropies": {"minus": 0.0},
+            "that is the average of the entropies: it is what has to be subtracted": {
+                "of_all": 0.0,
+                "minus": -1.0,
+            },
+            "nats, not bits": lambda value: value / np.log(2),
+            "the other way round: the average prediction has the larger entropy": np.negative,
+            "that is the limit for many labels: it was to be exact": (1 - 1 / members) / (2 * ns),
         },
-        what="`ask_for`",
     )
 
 
