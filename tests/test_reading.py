@@ -11,7 +11,6 @@ from tools.execute import stored
 CHAPTERS = reading.chapters()
 # Chapters whose core path still takes longer than 45 minutes. The list only gets shorter.
 STILL_OVER = {
-    "confidnet",
     "ddu",
 }
 
