@@ -228,7 +228,7 @@ def page(runs, images):
     ]
     for kind, several in runs.items():
         blocks += ["", f"## {kind}", "", table(kind, several), "", learned_from(several)]
-        blocks += ["", trained_again(several)] if "trained again" in several[0] else []
+        blocks += ["", trained_again(several)] if any("trained again" in run for run in several) else []
     return "\n".join([*blocks, "", settings()])
 
 
@@ -263,17 +263,17 @@ def learned_from(runs):
 
 def trained_again(runs):
     """What the row of the thinned networks is to be compared with."""
-    both = [(run["rows"]["ConfidNet"], run["trained again"]["MCP"]) for run in runs]
+    both = [(run["rows"]["ConfidNet"], run["trained again"]["MCP"]) for run in runs if "trained again" in run]
     said = ", ".join(
         f"{label} {interval([100 * mcp[key] for _, mcp in both])} (ConfidNet minus MCP, paired: "
         f"{interval([100 * (row[key] - mcp[key]) for row, mcp in both])})"
         for key, label in COLUMNS.items()
     )
     return (
-        "The row with the dropout on is of classifiers trained again with the same seeds on another machine; "
-        f"their own MCP has {said}. What lies before the first dropout was computed once, so the second "
-        f"stage moved a copy of the dense layer alone. It had {THINNED_EPOCHS} epochs, for here each step "
-        "has to ask the thinned network, too."
+        f"The row with the dropout on is of {len(both)} classifiers, trained again with the first seeds on "
+        f"another machine; their own MCP has {said}. What lies before the first dropout was computed once, "
+        f"so the second stage moved a copy of the dense layer alone. It had {THINNED_EPOCHS} epochs, for "
+        "here each step has to ask the thinned network, too."
     )
 
 
