@@ -9,10 +9,6 @@ from tools.book import ROOT
 from tools.execute import stored
 
 CHAPTERS = reading.chapters()
-# Chapters whose core path still takes longer than 45 minutes. The list only gets shorter.
-STILL_OVER = {
-    "confidnet",
-}
 
 
 def run_of(path):
@@ -32,10 +28,7 @@ def test_the_stated_minutes_are_those_of_the_core_path(path):
 @pytest.mark.parametrize("path", CHAPTERS, ids=str)
 def test_the_core_path_takes_forty_five_minutes(path):
     core, _ = run_of(path)
-    if path.stem in STILL_OVER:
-        assert core > reading.LONGEST, f"{path.stem} has left the list"
-    else:
-        assert core <= reading.LONGEST
+    assert core <= reading.LONGEST
 
 
 def notebook(*cells):

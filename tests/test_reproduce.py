@@ -24,7 +24,7 @@ from benchmarks import (
     reproduce_uci,
     reproduce_uci_rate,
 )
-from uqhelpers import conformal, data, metrics
+from uqhelpers import confidnet, conformal, data, metrics, models, training
 
 
 def stored(name):
@@ -386,6 +386,25 @@ def test_the_published_gain_of_confidnet_rests_on_the_dropout_left_on():
         )
         assert np.all(on > off)
         assert on.mean() > usual.mean() > off.mean()
+
+
+def test_thinned_networks_that_begin_at_the_dropout_teach_what_whole_ones_do():
+    images, labels = np.random.default_rng(0).random((60, 1, 8, 8), dtype=np.float32), np.arange(60) % 4
+    with training.seeded(0):
+        net = models.SimpleNet((1, 8, 8), 4)
+    before, after = reproduce_confidnet.parted(net.eval())
+    options = {"epochs": 2, "dropout": True, "batch_size": 20, "progress": False}
+    whole = confidnet.ConfidNet(net, hidden=(8,)).fit(images, labels, **options)
+    part = confidnet.ConfidNet(after, hidden=(8,)).fit(before(images), labels, **options)
+    assert part.history.errors == whole.history.errors
+    assert part.confidence(before(images)) == pytest.approx(whole.confidence(images), abs=1e-5)
+
+
+def test_no_published_cell_of_confidnet_stands_without_ours():
+    content, _ = stored("confidnet")
+    for kind, runs in content["runs"].items():
+        for name in reproduce_confidnet.PUBLISHED[kind]:
+            assert sum(name in run["rows"] for run in runs) >= 2, (kind, name)
 
 
 def test_the_stored_page_of_the_attacks_is_that_of_the_stored_figures():

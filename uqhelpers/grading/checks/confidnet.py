@@ -10,7 +10,6 @@ from .._engine import (
     as_number,
     as_numbers,
     expect,
-    expect_choice,
     expect_close,
     expect_parts,
     manual,
@@ -212,7 +211,7 @@ def sigmoid(logits):
 
 @question(
     "q4",
-    points=3,
+    points=2,
     hint="Look at the shapes before the subtraction, and ask which entry of the probabilities is the target.",
     forbids=("confidnet.confidence_loss", "confidnet.true_class_probability"),
     read="ConfidNet from scratch",
@@ -325,84 +324,144 @@ def ratio(distances, predicted):
     return np.where(own, np.inf, distances).min(axis=1) / distances[own]
 
 
-def costs(confidence, wrong, person):
-    """Of keeping the k surest, k from 0 to N, for each answer on average."""
+def cheapest(confidence, wrong, person, slips=0.0, most=None):
+    """Least cost of an answer, on average, over all thresholds that hand over at most so many."""
     slipped = np.append(0, np.cumsum(wrong[np.argsort(-confidence)]))
-    return (slipped + person * np.arange(len(wrong), -1, -1)) / len(wrong)
+    handed = np.arange(len(wrong), -1, -1)
+    cost = slipped + (person + slips) * handed
+    return cost[handed <= (len(wrong) if most is None else most)].min() / len(wrong)
 
 
+@functools.lru_cache(maxsize=8)
 def offers(seed):
-    """A system whose errors are easy to spot, and one with few errors; then one that is best not used."""
+    """Two systems where the number of people binds and does not, and one that is best not used."""
     rng = np.random.default_rng(seed)
-    many, few = np.zeros(200, bool), np.zeros(200, bool)
-    many[150:] = True
-    many[rng.choice(140, 3, replace=False)] = True
-    few[rng.choice(np.arange(40, 200), 14, replace=False)] = True
-    shuffled = rng.permutation(200)
-    confidence = np.linspace(0.99, 0.3, 200)
-    return [(confidence[shuffled], wrong[shuffled]) for wrong in (many, few)]
+    confidence = rng.permutation(np.linspace(0.3, 0.99, 200))
+    wrong = rng.random(200) < 0.7 * (1 - confidence) ** 0.7
+    sure = rng.permutation(np.linspace(0.3, 0.99, 150))
+    people = [(rng.uniform(0.1, 0.2), rng.uniform(0.05, 0.15)) for _ in range(3)]
+    return [
+        (confidence, wrong, *people[0], 15),
+        (confidence, wrong, *people[1], 200),
+        (sure, np.full(150, True), *people[2], 150),
+    ]
 
 
 @question(
     "q6",
-    points={"`price`": 3},
+    points={"`price`": 2},
     hint="For every k: e_k mistakes slip through, N - k answers go to a person. k may be 0 and may be N.",
-    read="What does rejecting buy?",
+    read="What the images are best spent on",
 )
-def the_price_of_a_system_is_right(learner, seed):
-    systems, rng = offers(seed), np.random.default_rng(seed)
-    (first, spotted), (second, few) = systems
-    third = first[: int(rng.integers(150, 200))]
-    person = rng.uniform(0.2, 0.4, size=3)
-    confidences, wrongs = [first, second, third], [spotted, few, np.full(len(third), True)]
+def the_price_with_few_and_fallible_people_is_right(learner, seed):
+    cases = offers(seed)
 
-    def prices(order=-1, average=True, paid=1, chosen=True):
+    def prices(order=1, average=True, paid=1, fallible=1, few=True):
         found = []
-        for confidence, wrong, one in zip(confidences, wrongs, person, strict=True):
-            curve = costs(-order * confidence, wrong, paid * one)
-            curve = curve if average else curve * len(wrong)
-            found.append(curve.min() if chosen else curve[-1])
+        for confidence, wrong, person, slips, most in cases:
+            one = cheapest(order * confidence, wrong, paid * person, fallible * slips, most if few else None)
+            found.append(one if average else one * len(wrong))
         return np.array(found)
 
-    cases = list(zip(confidences, wrongs, person.tolist(), strict=True))
     got = np.array([as_number(learner.call("price", *case), "the price") for case in cases])
     want = prices()
     expect(
         not (np.allclose(got[:2], want[:2]) and got[2] > want[2] + 1e-6),
         "keeping nothing is a choice too: a system that is always wrong is best not used",
     )
-    honest = [np.where(c < 1 - h, h, w).mean() for c, w, h in cases]
     expect_close(
         got,
         prices,
         what="the price",
         mistakes={
-            "the least sure are kept: keep the surest": {"order": 1},
+            "the least sure are kept: keep the surest": {"order": -1},
             "that is the price of the whole lot: divide by the number of answers": {"average": False},
             "the person is not paid: every answer handed over costs": {"paid": 0},
-            "nothing is handed over: look for the best threshold": {"chosen": False},
-            "a fixed threshold trusts the confidences as probabilities: try all thresholds": honest,
+            "people err too: what they get wrong costs as well": {"fallible": 0},
+            "people are few: at most so many answers can be handed over": {"few": False},
+            "nothing is handed over: look for the best threshold": np.array([c[1].mean() for c in cases]),
         },
         atol=1e-9,
     )
 
 
+def overtaking(wrong_a, wrong_b, reverse=False):
+    """The least cost of a person, to a thousandth or better, from which on B is the cheaper; NaN if none."""
+    place = np.arange(len(wrong_a)) * (1.0 if reverse else -1.0)
+    low, high = 0.0, 1.0
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        cheaper = cheapest(place, wrong_b, middle) < cheapest(place, wrong_a, middle)
+        low, high = (low, middle) if cheaper else (middle, high)
+    return high
+
+
+@functools.lru_cache(maxsize=8)
+def two_systems(seed):
+    """Many errors that are easy to spot, and few that are scattered; one price parts them."""
+    place = np.arange(200)
+    for draw in np.random.SeedSequence(seed).generate_state(1000):
+        rng = np.random.default_rng(draw)
+        a = place >= 200 - rng.integers(30, 50)
+        a[rng.choice(120, 2, replace=False)] = True
+        chance = (place + 60.0) / np.sum(place + 60.0)
+        b = np.isin(place, rng.choice(200, rng.integers(14, 24), replace=False, p=chance))
+        grid = np.linspace(0.01, 0.99, 50)
+        ahead = np.array([cheapest(-place, b, c) < cheapest(-place, a, c) for c in grid])
+        answers = [overtaking(a, b), b.mean() / a.mean(), b.mean(), overtaking(a, b, reverse=True)]
+        once = not ahead[0] and ahead[-1] and np.sum(ahead[1:] != ahead[:-1]) == 1
+        if once and min(abs(x - y) for i, x in enumerate(answers) for y in answers[:i]) > 0.02:
+            return a, b
+    raise AssertionError("expected a case in a thousand draws")
+
+
 @question(
     "q6",
-    points={"`figure`": 1},
-    hint="The score is minus the confidence. Lower is better for FPR95 and AUGRC, higher for the other two.",
-    read="The same errors, two orders, two winners",
+    points={"`overtaken_at`": 2},
+    hint="Compute both prices at two costs between which the cheaper one changes; then halve that gap.",
+    read="What the images are best spent on",
 )
-def the_figure_that_charges_for_errors_is_chosen(learner, seed):
-    expect_choice(
-        learner.value("figure"),
-        "augrc",
-        {
-            "auroc": "it looks at the order only: more mistakes that are easy to spot improve it",
-            "aupr-error": "it rises with the number of errors, and prefers the dearer system",
-            "fpr95": "it looks at the order only, and at one threshold that nobody chose",
+def the_price_of_overtaking_is_found(learner, seed):
+    a, b = two_systems(seed)
+    expect_close(
+        as_number(learner.call("overtaken_at", a, b), "the cost"),
+        lambda **slips: overtaking(a, b, **slips),
+        what="the cost",
+        mistakes={
+            "the ratio of the error rates: that would be it if A ranked perfectly, and B not at all": b.mean()
+            / a.mean(),
+            "everything kept or everything handed over: the best threshold lies between": b.mean(),
+            "the least sure answers are kept: keep the surest": {"reverse": True},
         },
-        what="`figure`",
+        rtol=0,
+        atol=1.5e-3,
+    )
+
+
+@question(
+    "q6",
+    points={"`needed_auroc`": 1},
+    hint="Write AUGRC by error rate and AUROC, once for each system, and solve for the AUROC of the second.",
+    read="What does rejecting buy?",
+)
+def the_auroc_that_ties_is_right(learner, seed):
+    rng = np.random.default_rng(seed)
+    rate_a, rate_b = rng.uniform(0.05, 0.2, size=(2, 6))
+    auroc_a = rng.uniform(0.7, 0.95, size=6)
+
+    def needed(pairs=0.5):
+        augrc = (1 - auroc_a) * rate_a * (1 - rate_a) + pairs * rate_a**2
+        return 1 - (augrc - pairs * rate_b**2) / (rate_b * (1 - rate_b))
+
+    expect_close(
+        learner.call("needed_auroc", rate_a, auroc_a, rate_b),
+        needed,
+        what="the AUROC",
+        mistakes={
+            "that is 1 minus the AUROC": lambda right: 1 - right,
+            "pairs of two wrong answers are missing: half of the squared error rate": {"pairs": 0.0},
+            "of two wrong answers, either may be the surer: half of the squared error rate": {"pairs": 1.0},
+        },
     )
 
 
