@@ -118,8 +118,10 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     """Mean difference of two methods over paired seeds, with an interval over seeds and inputs.
 
     The variance of the mean has two parts: that between seeds, over their
-    number, and that of the mean over resampled inputs. Student's t is taken
-    with one degree of freedom less than there are seeds.
+    number, and that of the mean over resampled inputs. What belongs to a seed
+    and an input alike is counted in both, so that the interval errs to the
+    wide side. Student's t has the degrees of freedom of such a sum
+    (Satterthwaite 1946).
 
     Parameters
     ----------
@@ -135,6 +137,11 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     -------
     mean, half_width : float
         ``first - second``, and how far the interval reaches to either side.
+
+    References
+    ----------
+    Satterthwaite (1946), An approximate distribution of estimates of variance
+    components.
     """
     from scipy.stats import t
 
@@ -146,6 +153,7 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
         )
     gaps = first - second
     variance = gaps.var(ddof=1) / len(gaps)
+    freedom = len(gaps) - 1.0
     if (first_resampled is None) != (second_resampled is None):
         raise ValueError("second_resampled: expected resampled figures of both methods or of none")
     if first_resampled is not None:
@@ -160,8 +168,12 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
             raise ValueError(f"second_resampled: expected shape {pair[0].shape}, got {pair[1].shape}")
         drawn = pair[0] - pair[1]
         drawn = drawn.mean(axis=0) if drawn.ndim == 2 else drawn
-        variance += drawn.var(ddof=1)
-    return float(gaps.mean()), float(t.ppf((1 + level) / 2, len(gaps) - 1) * np.sqrt(variance))
+        of_inputs = drawn.var(ddof=1)
+        if variance + of_inputs > 0:
+            parts = variance**2 / freedom + of_inputs**2 / (len(drawn) - 1)
+            freedom = (variance + of_inputs) ** 2 / parts
+        variance += of_inputs
+    return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
 
 
 def pareto_front(costs, losses):

@@ -34,7 +34,8 @@ __all__ = [
 
 LEVEL = 0.9
 HIDDEN, DROPOUT, DRAWS = (64, 64), 0.1, 50
-BUDGET = {"epochs": 150, "batch_size": 32, "learning_rate": 5e-3, "weight_decay": 1e-4, "optimiser": "adamw"}
+LENGTHS = (15, 50, 150)  # epochs, of which the one network's validation error chooses, for all methods
+BUDGET = {"batch_size": 32, "learning_rate": 5e-3, "weight_decay": 1e-4, "optimiser": "adamw"}
 TASKS = ("diabetes", "gap")
 REGRESSION_COLUMNS = {
     "nll": "NLL (nats)",
@@ -146,14 +147,28 @@ def _standardised(parts):
 # --- methods: fit(train, validation, seed) -> predict(x) ---------------------------------------------------
 
 
-def _network(train, seed, outputs=1, loss="mse", head=None, dropout=DROPOUT):
+def _network(parts, seed, outputs=1, loss="mse", head=None, dropout=DROPOUT, epochs=None):
+    train, validation = parts
     x, y = train
+    epochs = _epochs(train, validation, seed) if epochs is None else epochs
     with training.seeded(seed):
         net = MLP(x.shape[1], outputs, HIDDEN, dropout)
     if head is not None:
         net.append(head)
-    training.fit(net, x, y, loss=loss, seed=seed, device="cpu", progress=False, **BUDGET)
+    training.fit(net, x, y, loss=loss, seed=seed, epochs=epochs, device="cpu", progress=False, **BUDGET)
     return net
+
+
+_chosen = {}
+
+
+def _epochs(train, validation, seed):
+    """How long all networks of a task are trained: as long as suits the one network's validation error."""
+    key = (train[1].tobytes(), seed, LENGTHS)
+    if key not in _chosen:
+        errors = [_noise(_network((train, validation), seed, epochs=n), validation) for n in LENGTHS]
+        _chosen[key] = LENGTHS[int(np.argmin(errors))]
+    return _chosen[key]
 
 
 def _noise(net, validation):
@@ -164,7 +179,7 @@ def _noise(net, validation):
 
 def one_network(train, validation, seed):
     """One network, and one width for all inputs."""
-    net = _network(train, seed)
+    net = _network((train, validation), seed)
     noise = _noise(net, validation)
     return lambda x: (training.predict_outputs(net, x)[:, 0], np.full(len(x), noise))
 
@@ -188,7 +203,7 @@ def linear(train, validation, seed):
 
 def last_layer_laplace(train, validation, seed):
     """Laplace on the last layer, precision and noise by the marginal likelihood."""
-    net = _network(train, seed, dropout=0)
+    net = _network((train, validation), seed, dropout=0)
     posterior = laplace.LastLayerLaplace(net, "regression").fit(train[0], train[1][:, None])
     posterior.tune_prior_precision(noise=True)
 
@@ -201,12 +216,13 @@ def last_layer_laplace(train, validation, seed):
 
 def variational(train, validation, seed):
     """Mean-field variational inference with the one network's noise."""
-    noise = _noise(_network(train, seed), validation)
+    noise = _noise(_network((train, validation), seed), validation)
     with training.seeded(seed):
         net = MLP(train[0].shape[1], 1, HIDDEN)
         net = variational_inference.make_variational(net, prior_std=0.5)
     variational_inference.fit_variational(
-        net, train[0], train[1][:, None], epochs=BUDGET["epochs"], batch_size=BUDGET["batch_size"],
+        net, train[0], train[1][:, None], epochs=_epochs(train, validation, seed),
+        batch_size=BUDGET["batch_size"],
         learning_rate=BUDGET["learning_rate"], likelihood="gaussian", noise_std=noise, kl_scale=0.1,
         seed=seed, device="cpu", progress=False,
     )  # fmt: skip
@@ -220,7 +236,7 @@ def variational(train, validation, seed):
 
 def monte_carlo_dropout(train, validation, seed):
     """The one network with its dropout left on."""
-    net = _network(train, seed)
+    net = _network((train, validation), seed)
     noise = _noise(net, validation)
 
     def predict(x):
@@ -237,8 +253,10 @@ def _gaussian_loss(outputs, targets):
 
 def ensemble(train, validation, seed):
     """Five networks that predict a Gaussian each; the mixture's moments."""
+    epochs = _epochs(train, validation, seed)
     nets = [
-        _network(train, seed + 1_000_003 * k, outputs=2, loss=_gaussian_loss, dropout=0) for k in range(5)
+        _network((train, validation), seed + 1_000_003 * k, 2, _gaussian_loss, dropout=0, epochs=epochs)
+        for k in range(5)
     ]
 
     def predict(x):
@@ -253,7 +271,7 @@ def ensemble(train, validation, seed):
 def evidential_network(train, validation, seed):
     """An evidential network."""
     net = _network(
-        train, seed, outputs=4, loss=evidential.EvidentialRegressionLoss(0.1),
+        (train, validation), seed, outputs=4, loss=evidential.EvidentialRegressionLoss(0.1),
         head=evidential.NormalInverseGammaHead(), dropout=0,
     )  # fmt: skip
 
@@ -272,7 +290,7 @@ def _pinball(outputs, targets):
 
 def conformal_quantiles(train, validation, seed):
     """Two quantiles by a network, moved until the validation set is covered as promised."""
-    net = _network(train, seed, outputs=2, loss=_pinball, dropout=0)
+    net = _network((train, validation), seed, outputs=2, loss=_pinball, dropout=0)
 
     def raw(x):
         return np.sort(training.predict_outputs(net, x), axis=1)

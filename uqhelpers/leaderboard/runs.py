@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -217,13 +218,17 @@ def _place(folder, name, seed, world_name, edition):
 
 def _code(name):
     """A hash of the protocol's code, and of a stranger's."""
-    total = hashlib.sha256()
-    for part in PROTOCOL:
-        total.update(_without_words((Path(__file__).parent / f"{part}.py").read_text(encoding="utf-8")))
+    total = hashlib.sha256(_protocol())
     if ":" in name:
         source = inspect.getsourcefile(method(name).fit)
         total.update(Path(source).read_bytes() if source and Path(source).exists() else name.encode())
     return total.hexdigest()[:12]
+
+
+@functools.cache
+def _protocol():
+    files = (Path(__file__).parent / f"{part}.py" for part in PROTOCOL)
+    return b"".join(_without_words(path.read_text(encoding="utf-8")) for path in files)
 
 
 def _without_words(source):

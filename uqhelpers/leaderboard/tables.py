@@ -65,6 +65,8 @@ class Board:
         for name in (first, second):
             as_choice(name, "method", tuple(values))
         pair = [drawn[name].get(column) for name in (first, second)]
+        if any(part is None for part in pair):
+            raise ValueError(f"column: expected one that was resampled, got {column!r}")
         return difference(values[first], values[second], *pair, level=level)
 
     def with_runs(self, runs):
@@ -89,12 +91,16 @@ class Board:
         return "\n".join(lines)
 
     def as_json(self, **provenance):
-        """What :func:`stored` reads, with four digits after the first."""
+        """What :func:`stored` reads, with four digits; resampled are the standard world's columns alone."""
+        drawn = {
+            name: {c: v for c, v in row.items() if COLUMNS[c].best and not c.startswith("accuracy_")}
+            for name, row in self.resampled["standard"].items()
+        }
         return json.dumps(
             {
                 "seeds": self.seeds,
                 "figures": _plain(self.figures),
-                "resampled": _plain(self.resampled),
+                "resampled": {"standard": _plain({"standard": drawn})["standard"]},
                 "provenance": provenance,
             },
         )

@@ -14,7 +14,7 @@ from uqhelpers.data.containers import Split
 __all__ = ["WORLDS", "World", "blends", "world"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
-SIZES = {"digits": (900, 450, 600), "mnist": (10_000, 5_000, 2_000)}  # digits, blends, and test images
+SIZES = {"digits": (900, 450, 600), "mnist": (4_000, 2_000, 1_000)}  # digits, blends, and test images
 LEAST = 0.06  # the rarest class of the uneven world keeps this share of its images
 DATA_SEED = 20  # what is drawn for a world is drawn once: networks have other seeds, images do not
 
