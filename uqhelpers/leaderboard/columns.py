@@ -73,7 +73,10 @@ COLUMNS = {
         Column("kept", "memory", form=".1f", units="networks"),
     ]
 }
-"""All columns by name, in the order of the table."""
+"""All columns by name, in the order of the table.
+
+:meta hide-value:
+"""
 
 
 def judge(answer, world, places, resamples=RESAMPLES):

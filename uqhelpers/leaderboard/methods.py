@@ -106,7 +106,10 @@ METHODS = {
     ),
     "conformal": Method("conformal p-values", posthoc.conformal_values, True, NOTHING, "decisions/conformal"),
 }
-"""The methods of the leaderboard by name, in the order of the book."""
+"""The methods of the leaderboard by name, in the order of the book.
+
+:meta hide-value:
+"""
 
 
 def method(name):
