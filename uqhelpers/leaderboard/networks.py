@@ -53,13 +53,14 @@ def network(train, seed, member=0, epochs=None, loss="cross_entropy", head=None)
     torch.nn.Module, in evaluation mode
     """
 
+    budget = BUDGET | ({} if epochs is None else {"epochs": epochs})
+
     def make():
         own = seed + 1_000_003 * member
         with training.seeded(own):
             net = fresh(train)
         if head is not None:
             net.append(head)
-        budget = BUDGET | ({} if epochs is None else {"epochs": epochs})
         training.fit(
             net, train.images, train.labels, loss=loss, seed=own, progress=False, device="cpu", **budget
         )
@@ -67,7 +68,7 @@ def network(train, seed, member=0, epochs=None, loss="cross_entropy", head=None)
 
     if loss != "cross_entropy" or head is not None:
         return make()
-    return _shared(("network", digest(train), seed, member, epochs), make)
+    return _shared(("network", digest(train), seed, member, *budget.items()), make)
 
 
 @functools.cache
@@ -94,7 +95,10 @@ def members(train, seed):
 def features(train, seed):
     """What the one network's last layer sees of the training images."""
     net = network(train, seed)
-    return _shared(("features", digest(train), seed), lambda: training.features(net, train.images, 5_000))
+    return _shared(
+        ("features", digest(train), seed, *BUDGET.items()),
+        lambda: training.features(net, train.images, 5_000),
+    )
 
 
 def logits(net, images):
