@@ -3,8 +3,8 @@
 The package has three floors. The ground floor knows nothing of methods:
 ``data``, ``batches``, ``dropout``, ``features``, ``metrics``, ``models``,
 ``training`` and ``plots``. On it stands one module a method, named like its
-chapter, for example ``mc_dropout``. Above them ``grading`` checks the
-exercises.
+chapter, for example ``mc_dropout``. Above them ``leaderboard`` calls methods
+side by side, and ``grading`` checks the exercises.
 
 Importing the package is quick: a submodule loads when it is first used, and
 torch only when a function that needs it is called.
@@ -36,6 +36,7 @@ _MODULES = (
     "first_classifier",
     "grading",
     "laplace",
+    "leaderboard",
     "logistic",
     "mc_dropout",
     "mcmc",
