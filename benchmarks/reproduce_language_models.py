@@ -262,9 +262,9 @@ def page(runs, rates):
     ]
     lines += [tables.markdown(head, body, numbers=True), "", "## What was never told", ""]
     lines += [
-        "Texts of 1,000 lines about 600 people, chances falling as one over the rank; 30 places. Share of the "
-        "questions that are answered wrongly, in per cent; foretold by the people told of once, and what a "
-        "model that knows all it was told would do.",
+        "Texts of 1,000 lines about 600 people, chances falling as one over the rank; 30 places. Share of "
+        "the questions that are answered wrongly, in per cent; foretold by the people told of once, and what "
+        "a model that knows all it was told would do.",
         "",
     ]
     head = ["", *(f"text {i + 1}" for i in range(count)), "mean"]

@@ -144,6 +144,17 @@ def test_nothing_is_learned_from_what_stands_behind_the_end():
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+def test_a_training_that_diverges_leaves_the_model_as_it_was():
+    model, (prompts, answers) = untrained(), lines()
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(ValueError, match="learning_rate"):
+        language_models.fit(
+            model, prompts, answers, END, epochs=50, batch_size=4, learning_rate=1e30, progress=False
+        )
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+    assert not model.training
+
+
 # --- whole answers ------------------------------------------------------------------------------------------
 
 
@@ -469,6 +480,8 @@ REFUSED = {
     "answers: expected 3": lambda m: sequence_log_prob(m, PROMPTS, GIVEN[:2], END),
     "answers: expected tokens below": lambda m: sequence_log_prob(m, PROMPTS, ANSWERS[:3] + 9, END),
     "reduce": lambda m: token_entropy(m, PROMPTS, GIVEN, END, reduce="median"),
+    "prompts: expected labels from 0": lambda m: sequence_log_prob(m, PROMPTS + 9, GIVEN, END),
+    "end": lambda m: sample_answers(m, PROMPTS, 2, V),
     "n: expected": lambda m: sample_answers(m, PROMPTS, 0, END),
     "temperature": lambda m: sample_answers(m, PROMPTS, 2, END, temperature=0),
     "share": lambda m: sample_answers(m, PROMPTS, 2, END, share="nothing"),

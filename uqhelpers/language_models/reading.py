@@ -10,7 +10,7 @@ import numpy as np
 
 from uqhelpers._checks import as_choice, as_generator, as_number, as_whole
 from uqhelpers._torch import as_module, torch
-from uqhelpers.language_models.training import _until, as_tokens
+from uqhelpers.language_models.training import _until, as_tokens, vocabulary_of
 from uqhelpers.training import evaluating
 
 __all__ = ["Samples", "hidden_states", "sample_answers", "sequence_log_prob", "token_entropy"]
@@ -86,12 +86,16 @@ def _along(model, prompts, answers, end, chunk):
 
 def _given(model, prompts, answers, end, chunk):
     """The arguments of what reads answers, checked."""
-    as_module(model)
-    prompts = as_tokens(prompts, "prompts", 2)
+    size = vocabulary_of(as_module(model))
+    prompts = as_tokens(prompts, "prompts", 2, size)
     answers = as_tokens(answers, "answers", (2, 3))
     if len(answers) != len(prompts):
         raise ValueError(f"answers: expected {len(prompts)}, one or some a prompt, got {len(answers)}")
-    return prompts, answers, as_whole(end, "end", low=0), as_whole(chunk, "chunk")
+    return prompts, answers, _as_end(end, size), as_whole(chunk, "chunk")
+
+
+def _as_end(end, size):
+    return as_whole(end, "end", low=0, high=size and size - 1)
 
 
 def sequence_log_prob(model, prompts, answers, end, *, average=False, chunk=128):
@@ -200,9 +204,9 @@ def sample_answers(
     -------
     Samples
     """
-    as_module(model)
-    prompts, n = as_tokens(prompts, "prompts", 2), as_whole(n, "n")
-    end, max_tokens = as_whole(end, "end", low=0), as_whole(max_tokens, "max_tokens")
+    size = vocabulary_of(as_module(model))
+    prompts, n = as_tokens(prompts, "prompts", 2, size), as_whole(n, "n")
+    end, max_tokens = _as_end(end, size), as_whole(max_tokens, "max_tokens")
     temperature = as_number(temperature, "temperature", low=0, open_low=True)
     as_choice(share, "share", SHARED)
     chunk, rng = as_whole(chunk, "chunk"), as_generator(seed)

@@ -8,7 +8,7 @@ import numpy as np
 from uqhelpers._checks import as_labels, as_number, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import as_module, torch
-from uqhelpers.training import History
+from uqhelpers.training import History, as_it_was_on_failure
 
 __all__ = ["fit"]
 
@@ -21,6 +21,12 @@ def as_tokens(tokens, name, ndim=None, high=None):
         raise ValueError(f"{name}: expected tokens with {axes} axes, got shape {array.shape}")
     high = np.iinfo(np.int64).max if high is None else high
     return as_labels(array.reshape(-1), high, name).reshape(array.shape)
+
+
+def vocabulary_of(model):
+    """How many tokens a model knows, if it says so."""
+    config = getattr(model, "config", None)
+    return getattr(model, "vocabulary", None) or getattr(config, "vocab_size", None)
 
 
 def fit(
@@ -44,7 +50,7 @@ def fit(
     Parameters
     ----------
     models : torch.nn.Module or list of them
-        Called like :class:`TinyTransformer`; trained in place.
+        Called like :class:`TinyTransformer`; trained in place, on the device where they are.
     prompts : array, shape (E, L), int64, or list of them
         One for each line of text; a list where they have several lengths.
     answers : array, shape (E, T), int64, or list of them
@@ -69,18 +75,30 @@ def fit(
     several = [v if isinstance(v, list) and np.ndim(v[0]) == 2 else [v] for v in (prompts, answers)]
     if len(several[0]) != len(several[1]):
         raise ValueError(f"answers: expected {len(several[0])} arrays, got {len(several[1])}")
-    parts = [(as_tokens(p, "prompts", 2), as_tokens(a, "answers", 2)) for p, a in zip(*several, strict=True)]
+    size = vocabulary_of(group[0])
+    parts = [
+        (as_tokens(ask, "prompts", 2, size), as_tokens(say, "answers", 2, size))
+        for ask, say in zip(*several, strict=True)
+    ]
     for ask, say in parts:
         if len(ask) != len(say):
             raise ValueError(f"answers: expected {len(ask)}, one a prompt, got {len(say)}")
-    end, epochs = as_whole(end, "end", low=0), as_whole(epochs, "epochs")
-    text, counts = map(torch.as_tensor, _laid_out(parts, end))
+    end, epochs = as_whole(end, "end", low=0, high=size and size - 1), as_whole(epochs, "epochs")
+    device = next(group[0].parameters()).device
+    text, counts = (torch.as_tensor(array, device=device) for array in _laid_out(parts, end))
     batch_size = min(as_whole(batch_size, "batch_size"), len(text))
     rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     decay = as_number(weight_decay, "weight_decay", low=0)
     seed = as_whole(seed, "seed", low=0)
 
-    loss_of = _Loss(group, min(ask.shape[1] for ask, _ in parts))
+    start = min(ask.shape[1] for ask, _ in parts)
+    with as_it_was_on_failure(group[0]):
+        return _descend(group, text, counts, start, epochs, batch_size, rate, decay, seed, progress)
+
+
+def _descend(group, text, counts, start, epochs, batch_size, rate, decay, seed, progress):
+    """The training itself, when all is checked."""
+    loss_of = _Loss(group, start)
     step = torch.optim.AdamW(loss_of.weights, lr=rate, weight_decay=decay, foreach=True)
     shuffles = [torch.Generator().manual_seed(seed + i) for i in range(len(group))]
     steps = math.ceil(len(text) / batch_size)
