@@ -27,6 +27,7 @@ from uqhelpers.language_models import (
 SCRIPT = "reproduce_language_models"
 SEEDS = (0, 1, 2, 3, 4)
 MEMBERS = 4
+GROUPS = ("known", "once", "unseen", "ambiguous")
 SAMPLES = (3, 5, 10, 20, 50, 100)
 EPOCHS = (10, 40, 80)
 WORLDS = {True: "names tell", False: "names tell nothing"}
@@ -152,8 +153,7 @@ def one_world(telling, seed, epochs=14, **sizes):
     by_group = {"right": true, "entropy": exact, "disagreement": split.epistemic, "other": p[:, -1]}
     return {
         "groups": {
-            key: {g: float(values[world.of(g)].mean()) for g in data.GROUPS}
-            for key, values in by_group.items()
+            key: {g: float(values[world.of(g)].mean()) for g in GROUPS} for key, values in by_group.items()
         },
         "area": {
             name: {low: area(score, world, low) for low in ("known", "ambiguous")}

@@ -175,7 +175,7 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
 
 def _entropy(shares):
     shares = shares[shares > 0]
-    return max(float(-(shares * np.log(shares)).sum()), 0.0)
+    return max(0.0, -float((shares * np.log(shares)).sum()))
 
 
 def _as_answers(answers):
