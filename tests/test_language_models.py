@@ -471,6 +471,7 @@ REFUSED = {
     "multiple of heads": lambda m: TinyTransformer(5, width=10, heads=4),
     "input_ids": lambda m: m(torch.zeros(1, 20, dtype=torch.int64)),
     "models: expected at least one": lambda m: language_models.fit([], PROMPTS, ANSWERS[:3], END),
+    "one of them twice": lambda m: language_models.fit([m, m], PROMPTS, ANSWERS[:3], END),
     "one architecture": lambda m: language_models.fit([m, untrained(layers=2)], PROMPTS, ANSWERS[:3], END),
     "answers: expected 3, one a prompt": lambda m: language_models.fit(m, PROMPTS, ANSWERS[:4], END),
     "learning_rate": lambda m: language_models.fit(m, PROMPTS, ANSWERS[:3], END, learning_rate=0),

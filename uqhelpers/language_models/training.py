@@ -72,6 +72,8 @@ def fit(
     if not group:
         raise ValueError("models: expected at least one")
     group = [as_module(model, "models") for model in group]
+    if len({id(model) for model in group}) < len(group):
+        raise ValueError("models: expected different models, got one of them twice")
     several = [v if isinstance(v, list) and np.ndim(v[0]) == 2 else [v] for v in (prompts, answers)]
     if len(several[0]) != len(several[1]):
         raise ValueError(f"answers: expected {len(several[0])} arrays, got {len(several[1])}")
