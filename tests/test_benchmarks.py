@@ -14,6 +14,7 @@ from benchmarks import (
     bench_active_learning,
     bench_conformal,
     bench_ddu,
+    bench_language_models,
     bench_mc_dropout,
     bench_mcmc,
     limits,
@@ -178,6 +179,19 @@ def test_the_benchmark_of_sets_and_boxes_runs_small():
     rows = {row["name"]: row for row in bench_conformal.rows(inputs=3000, boxes=200, repeats=1)}
     assert len(rows) == 9
     assert all(row["ours_s"] > 0 for row in rows.values())
+
+
+def test_answers_were_drawn_as_many_times_as_fast_as_promised():
+    rows = stored_rows("language_models")
+    for name, bound in bench_language_models.BOUNDS.items():
+        assert rows[f"samples, {name}"]["ratio"] < 1 / bound
+        assert rows[f"samples, {name}"]["same"] > 0.999
+
+
+def test_the_benchmark_of_answers_runs_small_and_draws_the_same():
+    rows = bench_language_models.rows(prompts=8, samples=20, repeats=1, epochs=1)
+    assert len(rows) == len(bench_language_models.BOUNDS)
+    assert all(row["same"] > 0.98 for row in rows)
 
 
 # --- the least there is to do -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from benchmarks import (
     reproduce_deep_ensembles,
     reproduce_first_seed,
     reproduce_first_seed_thresholds,
+    reproduce_language_models,
     reproduce_ood,
     reproduce_uci,
     reproduce_uci_rate,
@@ -561,3 +562,43 @@ def test_a_triple_is_looked_at_whole_but_for_what_has_a_label():
     assert len(drawn) <= reproduce_active_learning.SCORED
     assert set(np.delete(counts, 5).tolist()) <= {0, 3}
     assert counts[5] in (0, 1)
+
+
+# --- language models --------------------------------------------------------------------------------------
+
+
+def test_the_stored_page_of_language_models_is_that_of_the_stored_figures():
+    content, page = stored("language_models")
+    assert all(len(found) >= 5 for found in content["runs"].values())
+    assert page.startswith(reproduce_language_models.page(content["runs"], content["inventions"]))
+
+
+def test_semantic_entropy_parts_the_ambiguous_from_the_unseen_in_one_world_and_an_ensemble_in_both():
+    runs = stored("language_models")[0]["runs"]
+
+    def areas(words, score, low="ambiguous"):
+        return [run["area"][score][low] for run in runs[words]]
+
+    assert np.mean(areas("names tell nothing", "semantic")) > 0.65
+    assert max(areas("names tell", "semantic")) < 0.6
+    for words in runs:
+        assert min(areas(words, "semantic", "known")) > 0.9
+        assert min(areas(words, "epistemic")) > 0.9
+        assert min(areas(words, "epistemic", "known")) > 0.9
+
+
+def test_what_was_never_told_was_invented_at_the_rate_that_the_singletons_foretold():
+    rates = stored("language_models")[0]["inventions"]
+    late = [run["likeliest, 40"] for run in rates]
+    assert abs(np.mean(late) - np.mean([run["foretold"] for run in rates])) < 0.02
+    for run in rates:
+        assert abs(run["likeliest, 40"] - run["never told"]) < 0.015
+        assert run["drawn, 10"] > run["drawn, 80"] + 0.05
+        assert run["drawn, 80"] > run["never told"] - 0.01
+
+
+def test_the_worlds_run_small():
+    world = reproduce_language_models.one_world(True, 0, epochs=1, people=6, surnames=3, places=5, repeats=5)
+    assert set(world["area"]) == set(reproduce_language_models.SCORES)
+    rates = reproduce_language_models.inventions(0, (1,), people=30, lines=60, places=5)
+    assert 0 <= rates["likeliest, 1"] <= 1

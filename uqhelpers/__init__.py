@@ -35,6 +35,7 @@ _MODULES = (
     "features",
     "first_classifier",
     "grading",
+    "language_models",
     "laplace",
     "leaderboard",
     "logistic",

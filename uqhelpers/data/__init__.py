@@ -4,10 +4,12 @@
 ``corrupt`` harder ones, ``ambiguous_digits`` ones that are two digits at once.
 The toy sets carry the truth they were drawn from, and ``reference_posterior``
 gives what the exact posterior of a small network predicts on some of them.
+``biographies`` and ``mentions`` are worlds for a small language model.
 """
 
 from uqhelpers.data.alphabet import LETTERS, MISTAKABLE, letters
 from uqhelpers.data.archives import DataUnavailable, cache_folder
+from uqhelpers.data.biographies import Biographies, biographies, mentions
 from uqhelpers.data.blends import Blends, ambiguous_digits
 from uqhelpers.data.containers import ImageData, Split
 from uqhelpers.data.corruptions import CORRUPTIONS, corrupt
@@ -41,6 +43,7 @@ __all__ = [
     "MISTAKABLE",
     "OOD_SETS",
     "REFERENCES",
+    "Biographies",
     "Blends",
     "DataUnavailable",
     "ImageData",
@@ -49,6 +52,7 @@ __all__ = [
     "Split",
     "Toy",
     "ambiguous_digits",
+    "biographies",
     "cache_folder",
     "corrupt",
     "cubic",
@@ -60,6 +64,7 @@ __all__ = [
     "load_images",
     "load_ood",
     "logistic",
+    "mentions",
     "one_dimensional",
     "posterior_distances",
     "reference_posterior",
