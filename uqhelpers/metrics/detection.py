@@ -166,7 +166,8 @@ def fpr95(score, positive, positive_class="positive"):
     taken together: a score that gives all inputs one value has 1. Exchanging
     the positive class changes the figure, so the result carries its name:
     tables of failure prediction call the *correct* positive (and score by
-    confidence), tables of out-of-distribution detection the *OOD*.
+    confidence); of those of out-of-distribution detection some, like the paper
+    below, call the *familiar* positive, others the *OOD*.
 
     Parameters
     ----------
