@@ -18,7 +18,7 @@ PARTED = tuple(name for name, method in leaderboard.METHODS.items() if method.pa
 PARTS = {  # by world: which methods, and from which seeds
     "standard": (tuple(leaderboard.METHODS), SEEDS),
     "uneven": ((*PARTED, "entropy", "mahalanobis", "neighbours"), SEEDS),
-    **{name: (PARTED, FEW) for name in ("noise 20 %", "noise 40 %", "half the data", "an eighth")},
+    **dict.fromkeys(("noise 20 %", "noise 40 %", "half the data", "an eighth"), (PARTED, FEW)),
 }
 NAME = "reproduce_leaderboard"
 STORED = ROOT / "uqhelpers" / "leaderboard" / "stored" / "digits.json"

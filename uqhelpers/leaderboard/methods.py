@@ -118,7 +118,7 @@ def method(name):
     Parameters
     ----------
     name : str
-        A key of :data:`METHODS`, or ``module:function``: a module that can be
+        A key of ``METHODS``, or ``module:function``: a module that can be
         imported from here, and a function ``fit(train, validation)`` or
         ``fit(train, validation, seed)`` in it.
 

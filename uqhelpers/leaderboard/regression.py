@@ -361,7 +361,7 @@ def run(tasks=TASKS, seeds=range(5), methods=None):
     methods : dict of callable, optional
         By name, ``fit(train, validation, seed)`` that returns ``predict(x)``,
         which returns means and standard deviations, or :class:`Intervals`.
-        :data:`REGRESSION_METHODS`, if none.
+        ``REGRESSION_METHODS``, if none.
 
     Returns
     -------
