@@ -584,7 +584,19 @@ def test_semantic_entropy_parts_the_ambiguous_from_the_unseen_in_one_world_and_a
     for words in runs:
         assert min(areas(words, "semantic", "known")) > 0.9
         assert min(areas(words, "epistemic")) > 0.9
-        assert min(areas(words, "epistemic", "known")) > 0.9
+        # In one world a member had not learned a few of the known yet: those are disagreed about, too.
+        assert np.mean(areas(words, "epistemic", "known")) > 0.9
+
+
+def test_second_questions_and_a_probe_did_not_do_what_is_hoped_of_them():
+    for runs in stored("language_models")[0]["runs"].values():
+
+        def mean(score, low, runs=runs):
+            return np.mean([run["area"][score][low] for run in runs])
+
+        assert max(mean("p true", "known"), mean("probe", "known")) < 0.7
+        assert mean("again", "known") > 0.85
+        assert mean("again", "ambiguous") < mean("second semantic", "ambiguous") + 0.05
 
 
 def test_what_was_never_told_was_invented_at_the_rate_that_the_singletons_foretold():

@@ -47,8 +47,12 @@ class _Prefixes:
         tokens = torch.as_tensor(tokens, device=self.device)
         output = self.model(tokens, past_key_values=self.cache, use_cache=True)
         self.cache = output.past_key_values
-        logits = output.logits[:, -1].double() / self.temperature
-        self.next = logits.log_softmax(-1).cpu().numpy()  # (rows, V)
+        self.logits = output.logits[:, -1].double() / self.temperature  # (rows, V)
+
+    @property
+    def next(self):
+        """Log probabilities of the next token, shape (rows, V)."""
+        return self.logits.log_softmax(-1).cpu().numpy()
 
     def extend(self, rows, tokens):
         """Go on with some of the rows, each with a token; rows may come more than once."""
@@ -71,15 +75,17 @@ def _along(model, prompts, answers, end, chunk):
     for start in range(0, shape[0], chunk):
         part, counted = answers[start : start + chunk], alive[start : start + chunk]
         state = _Prefixes(model, prompts[start : start + chunk])
+        after = state.next
         rows = np.broadcast_to(np.arange(len(part))[:, None], part.shape[:2])
         for t in range(shape[-1]):
             here = counted[:, :, t]
             if not here.any():
                 break
-            yield slice(start, start + chunk), t, here, rows, part[:, :, t], state.next
+            yield slice(start, start + chunk), t, here, rows, part[:, :, t], after
             if t + 1 < shape[-1] and (on := counted[:, :, t + 1]).any():
-                parents, tokens, place = _distinct(rows[on], part[:, :, t][on], state.next.shape[1])
+                parents, tokens, place = _distinct(rows[on], part[:, :, t][on], after.shape[1])
                 state.extend(parents, tokens)
+                after = state.next
                 rows = np.zeros_like(rows)
                 rows[on] = place
 
@@ -227,14 +233,15 @@ def _draw(state, tokens, log_probs, n, end, rng, share):
     """Fill in samples, ``n`` for each row of the state."""
     alive, rows = np.arange(len(tokens)), np.repeat(np.arange(len(tokens) // n), n)
     for t in range(tokens.shape[1]):
-        chance = rng.random(len(alive))
-        summed = np.cumsum(np.exp(state.next), axis=1)
-        summed /= summed[:, -1:]
+        probs = state.logits.softmax(-1)
+        summed, probs = probs.cumsum(-1).cpu().numpy(), probs.cpu().numpy()
+        chance = rng.random(len(alive)) * summed[:, -1][rows]
         # One rising line of all rows, one after the other: a single search finds every token.
-        place = np.searchsorted((summed + np.arange(len(summed))[:, None]).ravel(), rows + chance, "right")
+        summed += 2 * np.arange(len(summed))[:, None]
+        place = np.searchsorted(summed.ravel(), 2 * rows + chance, "right")
         drawn = np.clip(place - rows * summed.shape[1], 0, summed.shape[1] - 1)
         tokens[alive, t] = drawn
-        log_probs[alive] += state.next[rows, drawn]
+        log_probs[alive] += np.log(probs[rows, drawn])
         on = drawn != end
         if t + 1 == tokens.shape[1] or not on.any():
             return
