@@ -496,6 +496,7 @@ REFUSED = {
     "NaN": lambda m: semantic_entropy(TWO, [[0, 1]], LOGS * np.nan, kind="weighted"),
     "each answer once": lambda m: semantic_entropy([["a", "a"]], [[0, 0]], LOGS, kind="exact"),
     "there twice": lambda m: meaning_probs([np.log(0.9), np.log(0.9)], [0, 1]),
+    "a text in two": lambda m: semantic_entropy([["a", "a"]], [[0, 1]], LOGS, kind="weighted"),
     "as many texts": lambda m: semantic_entropy([["a"], ["a", "b"]], [[0]]),
     "same: expected a function": lambda m: clusters_of(["a"], 3),
     "models, prompts, answers": lambda m: predictive_split(LOGS, [0, 1]),

@@ -160,7 +160,9 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
     log_probs = _as_log_probs(log_probs, shape=shape)
     found = []
     for texts, row, logs in zip(answers, groups, log_probs, strict=True):
-        _, once = np.unique(np.array(texts), axis=0, return_index=True)
+        _, once, text = np.unique(np.array(texts), axis=0, return_index=True, return_inverse=True)
+        if (row != row[once][text.reshape(-1)]).any():
+            raise ValueError("meaning: expected one group for each text, got a text in two of them")
         if kind == "exact":
             if len(once) < len(texts):
                 raise ValueError("answers: expected each answer once, as kind is 'exact'")

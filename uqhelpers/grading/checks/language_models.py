@@ -329,7 +329,7 @@ q7 = manual(
     "q7",
     "Semantic entropy of ten samples parts right from wrong with an AUROC of .9 on trivia: what was shown?",
     {
-        "low entropy is sureness, not truth: memorised errors and sharpened guesses are missed": 1,
-        "several right answers and narrow guesses look alike: measure by kind of question, with costs": 1,
+        "two kinds: what is firmly and wrongly believed; several right answers beside narrow guesses": 1,
+        "measure by kind of question, in the mixture that will be asked, with costs": 1,
     },
 )
