@@ -525,7 +525,35 @@ def test_random_splits_obey_the_bounds():
     assert leaderboard.largest_epistemic(total).max() == total.max()
 
 
-def test_totals_that_spread_over_decades_force_a_correlation():
+def test_five_models_stay_far_below_the_bound_where_the_total_is_small():
+    rng, doubt = np.random.default_rng(0), np.linspace(1e-4, 0.5, 5000)
+    members = np.zeros((5, len(doubt), 2))
+    members[..., 0] = 1
+    members[4] = np.stack([1 - doubt, doubt], axis=1)  # four are sure, the fifth is not
+    built = metrics.decompose(members)
+    best = np.interp(0.1, built.total, built.epistemic)
+    assert best == pytest.approx(0.034, abs=5e-4)
+    minor = rng.dirichlet(np.full(3, 0.3), size=(5, 40_000)) * 10 ** rng.uniform(-6, -0.3, (5, 40_000, 1))
+    drawn = metrics.decompose(np.concatenate([1 - minor.sum(axis=2, keepdims=True), minor], axis=2))
+    small = drawn.total <= 0.1
+    assert small.sum() > 1000
+    assert drawn.epistemic[small].max() < best + 0.001
+    assert leaderboard.largest_epistemic(np.array([0.1]), members=5)[0] == 0.1
+
+
+def test_shares_of_another_law_correlate_otherwise():
+    rng = np.random.default_rng(0)
+    total = 10 ** rng.uniform(-4, 0, 1000)
+    uniform = leaderboard.forced_correlation(total).mean()
+    found = [
+        leaderboard.rank_correlation(total * (1 - share), total * share)
+        for share in (rng.beta(0.2, 0.2, 1000), np.full(1000, 0.1))
+    ]
+    assert found[0] < uniform - 0.3
+    assert found[1] > uniform + 0.1
+
+
+def test_uniform_lots_correlate_where_totals_spread_over_decades():
     rng = np.random.default_rng(0)
     wide, narrow = 10 ** rng.uniform(-6, 0, 1000), rng.uniform(0.99, 1, 1000)
     assert leaderboard.forced_correlation(wide).mean() > 0.8

@@ -8,8 +8,8 @@ missing, each kept in a file of its own; :func:`stored` is the table that comes
 with the package. ``python -m uqhelpers.leaderboard`` does it from a shell.
 
 :func:`ranks` and :func:`difference` say who is better than whom, as far as the
-runs can tell; :func:`forced_correlation` how far two kinds of uncertainty must
-move together.
+runs can tell; :func:`forced_correlation` how far two kinds of uncertainty
+move together if totals are split by uniform lots.
 """
 
 from uqhelpers.leaderboard import (

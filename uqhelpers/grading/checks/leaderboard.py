@@ -185,8 +185,8 @@ def correlation(first, second, ranked=True):
 
 @question(
     "q4",
-    points={"the correlation": 2, "the least": 2},
-    hint="Members that are each sure disagree most: by log S at most. What of the total is left then?",
+    points={"the correlation": 2, "the lower bound": 2},
+    hint="S models disagree by log S at most, and by the whole total. What of it is left then, at least?",
     forbids=(
         "leaderboard.forced_correlation",
         "leaderboard.split_at_random",
@@ -196,16 +196,16 @@ def correlation(first, second, ranked=True):
 )
 def the_bounds_are_those_of_so_many_members(learner, seed):
     total, u, members = totals(seed)
-    names = ["the correlation", "the least"]
-    got = expect_parts(learner.call("forced", total, u, members), names)
+    names = ["the correlation", "the lower bound"]
+    got = expect_parts(learner.call("by_lot", total, u, members), names)
 
-    def forced(ranked=True, **slips):
+    def lots(ranked=True, **slips):
         return correlation(*split(total, u, members, **slips), ranked=ranked)
 
     with part("the correlation"):
         expect_close(
             got[0],
-            forced,
+            lots,
             what=names[0],
             mistakes={
                 "so few members cannot disagree by the whole total: by the logarithm of their number": {
@@ -221,17 +221,15 @@ def the_bounds_are_those_of_so_many_members(learner, seed):
     def least(most=None, floor=0.0):
         return np.maximum(total - (np.log(members) if most is None else most), floor)
 
-    with part("the least"):
+    with part("the lower bound"):
         expect_close(
             got[1],
             least,
             what=names[1],
             mistakes={
-                "no entropy is negative: where members can explain the whole total, none need be left": {
-                    "floor": -np.inf
-                },
+                "no entropy is negative: where that falls below zero, zero is the bound": {"floor": -np.inf},
                 "that is for two members: their number is an argument": {"most": np.log(2)},
-                "that is the largest epistemic part: the least aleatoric one is what it leaves": np.minimum(
+                "that bounds the epistemic part: the aleatoric one is at least what it leaves": np.minimum(
                     total, np.log(members)
                 ),
                 "in nats: the natural logarithm": {"most": np.log2(members)},
