@@ -16,7 +16,7 @@ from tools import look
 from uqhelpers import metrics, report
 from uqhelpers.report import costs, intervals, subgroups
 
-NASTY = "<script>alert('x')</script> & \"co\" `a` $b$"
+NASTY = "<script>alert('x')</script> & \"co\" *b*"
 
 
 def classifier(inputs=400, classes=3, seed=0, sharper=1.0):
@@ -97,7 +97,7 @@ def card(request):
 def test_scores_are_those_of_scikit_learn():
     sklearn = pytest.importorskip("sklearn.metrics")
     probs, labels = classifier(sharper=1.5)
-    numbers = report.classification(probs, labels, title="t", class_names="abc").numbers
+    numbers = report.classification(probs, labels, title="t", class_names=["a", "b", "c"]).numbers
     predicted = probs.argmax(axis=1)
     assert numbers["accuracy"].value == pytest.approx(sklearn.accuracy_score(labels, predicted))
     assert numbers["negative log-likelihood"].value == pytest.approx(sklearn.log_loss(labels, probs))
@@ -109,16 +109,16 @@ def test_scores_are_those_of_scikit_learn():
     assert [numbers[f"precision[{name}]"].value for name in "abc"] == pytest.approx(precision)
 
 
-def test_the_calibration_error_is_that_of_torchmetrics():
-    torchmetrics = pytest.importorskip("torchmetrics.functional.classification")
-    torch = pytest.importorskip("torch")
+def test_the_calibration_error_is_that_of_scikit_learns_curve():
+    calibration_curve = pytest.importorskip("sklearn.calibration").calibration_curve
     probs, labels = classifier(sharper=1.5)
     numbers = report.classification(probs, labels, title="t", bins=15).numbers
-    theirs = torchmetrics.multiclass_calibration_error(
-        torch.tensor(probs), torch.tensor(labels), 3, n_bins=15
-    )
-    assert numbers["expected calibration error"].value == pytest.approx(float(theirs), abs=1e-6)
-    assert numbers["calibration gap"].value == pytest.approx(metrics.calibration_gap(probs, labels))
+    confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == labels
+    accuracy, said = calibration_curve(correct, confidence, n_bins=15)
+    count = np.histogram(confidence, np.linspace(0, 1, 16))[0]
+    error = count[count > 0] @ np.abs(accuracy - said) / count.sum()
+    assert numbers["expected calibration error"].value == pytest.approx(error)
+    assert numbers["calibration gap"].value == pytest.approx((confidence - correct).mean())
 
 
 def test_shares_have_wilsons_interval():
@@ -189,8 +189,8 @@ def test_every_subgroup_has_the_numbers_of_its_inputs_alone():
 def test_sampled_probabilities_are_averaged():
     probs, labels = classifier()
     sampled = np.stack([probs, probs[:, ::-1]])
-    one = report.classification(sampled, labels, title="t").numbers
-    assert one == report.classification(sampled.mean(axis=0), labels, title="t").numbers
+    one = report.classification(sampled, labels, title="t")
+    assert one.html == report.classification(sampled.mean(axis=0), labels, title="t").html
 
 
 def test_a_label_that_was_called_impossible_costs_infinity_and_is_said():
@@ -250,11 +250,11 @@ def test_what_separates_without_overlap_still_has_an_interval():
 
 def test_a_calibrated_classifier_stays_within_what_counting_explains():
     errors, bands = [], []
-    for seed in range(200):
+    for seed in range(150):
         probs, labels = classifier(200, seed=seed)
         confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == labels
         fine = metrics.reliability_from_confidence(confidence, correct, 500)
-        *_, drawn = intervals.by_counting(fine, 10, 0.95, seed, draws=400)
+        *_, drawn = intervals.by_counting(fine, 10, 0.95, seed, draws=300)
         bands.append(np.quantile(drawn, [0.025, 0.975]))
         errors.append(metrics.expected_calibration_error(probs, labels))
     low, high = np.transpose(bands)
@@ -289,14 +289,14 @@ def test_the_promised_coverage_keeps_its_promise():
     """The risk at the promised coverage, known here, is above the stated one in less than 5 % of cases."""
     risk, broken, promised = 0.1, 0, []
     for seed in range(200):
-        score, wrong = wrong_and_score(seed, 400)
+        score, wrong = wrong_and_score(seed, 2000)
         found = intervals.coverage_at_risk(score, wrong, risk, 0.95)
         assert found.low <= found.value
         promised.append(found.low)
         kept = np.sort(score)[: round(found.low * len(score))]
         broken += len(kept) > 0 and 0.4 * np.arange(40)[np.arange(40) / 40 <= kept[-1]].mean() / 40 > risk
     assert broken <= 10
-    assert np.mean(promised) > 0.15  # the stated risk is that of half of the inputs
+    assert 0.25 < np.mean(promised) < 0.5  # the stated risk is that of half of the inputs
 
 
 # --- subgroups ----------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_a_person_is_asked_between_two_thresholds():
     card = report.classification(probs, labels, title="t", costs=[[0, 20], [4, 0], [1, 1]], acts=acts)
     assert card.numbers["threshold[ask]"].value == pytest.approx(1 / 20)
     assert card.numbers["threshold[operate]"].value == pytest.approx(3 / 4)
-    assert "“ask” from 5 % to 75 %" in card.html
+    assert "“ask” from 5\u00a0% to 75\u00a0%" in card.html
 
 
 def test_an_act_that_is_never_the_cheapest_leaves_no_threshold():
@@ -511,7 +511,7 @@ def test_every_picture_is_said_in_words_and_every_table_has_a_caption_and_scopes
     assert len(pictures) >= 2
     assert all(len(words.split()) > 8 for words in pictures)
     tables = re.findall(r"<table>.*?</table>", card.html)
-    captions = [re.search(r"<caption>(.+?)</caption>", table)[1] for table in tables]
+    captions = [re.search(r"<caption><span>(.+?)</span>", table)[1] for table in tables]
     assert len(set(captions)) == len(captions) >= 2
     assert not re.search(r"<th(?! scope=)[ >]", "".join(tables))
 
@@ -715,6 +715,10 @@ def test_a_card_inside_another_page_takes_its_light_and_keeps_the_order_of_headi
     )
     page = visit(viewport={"width": 1000, "height": 900}, color_scheme="dark").open(path.as_uri())
     assert violations(page) == []
+    around = (
+        "() => [document.body, document.querySelector('h1')].map(e => getComputedStyle(e).backgroundColor)"
+    )
+    assert page.evaluate(around) == ["rgba(0, 0, 0, 0)"] * 2  # its style stays its own
     colour = "() => getComputedStyle(document.querySelector('.uq-card')).backgroundColor"
     assert page.evaluate(colour) == "rgb(255, 255, 255)"
     page.evaluate("() => { document.documentElement.dataset.theme = 'dark' }")

@@ -55,17 +55,17 @@ def signature(evidence):
 def tile(evidence, name, called=None, as_percent=False, unit=None):
     value, interval = shown(evidence.numbers[name], as_percent)
     if unit:
-        value = f"{value} {unit}"
+        interval = f"{interval} {unit}" if interval else unit
     return (called or name[0].upper() + name[1:], value, interval)
 
 
 def row(evidence, name, meaning, as_percent=False, called=None):
     """A row of a table of figures: its value, its interval, what it means."""
     value, interval = shown(evidence.numbers[name], as_percent)
-    return (called or name[0].upper() + name[1:], [value, interval or "–", meaning])
+    return ((called or name[0].upper() + name[1:], meaning), [value, interval or "–"])
 
 
-FIGURES = ["figure", "value", "interval", "what it says"]
+FIGURES = ["figure", "value", "interval"]
 
 
 # --- classification -----------------------------------------------------------------------------------------
@@ -154,8 +154,7 @@ def probabilities(evidence):
     chart = figure(figures.reliability(evidence), caption)
     return section(
         "Do the probabilities mean what they say?",
-        beside(paragraph(verdict), chart),
-        table("Scores", FIGURES, rows, (3,)),
+        beside(paragraph(verdict) + table("Scores", FIGURES, rows), chart),
     )
 
 
@@ -181,18 +180,16 @@ def abstaining(evidence):
             "chance that a random input is decided and wrong, over all coverages; lower is better",
         ),
         (
-            f"Coverage at a risk of {percent(evidence.risk)}",
-            [
-                percent(found.value),
-                f"promised: {promise_of(found)}",
-                "share of the inputs that can be decided",
-            ],
+            (f"Coverage at a risk of {percent(evidence.risk)}", "share of the inputs that can be decided"),
+            [percent(found.value), f"promised: {promise_of(found)}"],
         ),
     ]
     return section(
         "When should it leave the decision to somebody else?",
-        beside(paragraph(text), figure(figures.risk_coverage(evidence), caption)),
-        table("Deciding and abstaining", FIGURES, rows, (3,)),
+        beside(
+            paragraph(text) + table("Deciding and abstaining", FIGURES, rows),
+            figure(figures.risk_coverage(evidence), caption),
+        ),
     )
 
 
@@ -222,18 +219,17 @@ def deciding(evidence):
     if bill.spans:
         steps = [f"“{bill.acts[act]}” from {percent(a)} to {percent(b)}" for act, a, b in bill.spans]
         text = f"By the probability of {evidence.class_names[1]}, the cheapest act is {listed(steps, 20)}."
-    said_first = paragraph(text)
+    body = paragraph(text) + table("What decisions cost", FIGURES, rows)
     if "threshold" in numbers:
         caption = (
             "Mean cost on these inputs for every threshold. Green: the threshold that the costs imply for "
             "calibrated probabilities; grey: one half."
         )
-        said_first = beside(said_first, figure(figures.cost_of_thresholds(evidence), caption))
+        body = beside(body, figure(figures.cost_of_thresholds(evidence), caption))
     return section(
         "What do its errors cost?",
-        said_first,
+        body,
         table("Costs", ["act", *(f"if {name}" for name in evidence.class_names), "chosen for"], matrix),
-        table("What decisions cost", FIGURES, rows, (3,)),
     )
 
 
@@ -388,7 +384,7 @@ def errors(evidence):
     some = f", {figures.CLOUD} of {evidence.count:,} by lot" if evidence.count > figures.CLOUD else ""
     bars = "; bars: intervals of some of them" if evidence.ends is not None else ""
     chart = figure(figures.cloud(evidence), f"True values against predictions{some}{bars}.")
-    return section("How far off is it?", beside(paragraph(text), chart), table("Errors", FIGURES, rows, (3,)))
+    return section("How far off is it?", beside(paragraph(text) + table("Errors", FIGURES, rows), chart))
 
 
 def promises(evidence):
@@ -405,18 +401,16 @@ def promises(evidence):
         row(evidence, "width", "mean width: among intervals that cover as promised, narrower is better"),
         row(evidence, "interval score", "width plus a fine for every miss; lower is better"),
     ]
-    body = paragraph(text)
+    body = paragraph(text) + table("Intervals", FIGURES, rows)
     if evidence.gaussian:
         text = (
             "The histogram shows where in its predicted Gaussian each target fell. It is flat if the "
-            "Gaussians "
-            "are right; a hill says that they are too wide, a valley too narrow, a slope that there is a "
-            "bias."
+            "Gaussians are right; a hill says that they are too wide, a valley too narrow, a slope that "
+            "there is a bias."
         )
-        body += paragraph(text)
         caption = "Places of the targets. Shaded: what counting alone allows; orange: outside."
-        body = beside(f"<div>{body}</div>", figure(figures.histogram_of_places(evidence), caption))
-    return section("Do the intervals keep their promise?", body, table("Intervals", FIGURES, rows, (3,)))
+        body = beside(body + paragraph(text), figure(figures.histogram_of_places(evidence), caption))
+    return section("Do the intervals keep their promise?", body)
 
 
 def by_size(evidence, name, label):
