@@ -152,7 +152,7 @@ def pulled(logits, labels, pooled, strength, weight=1, centre=None, summed=True,
 
 @functools.lru_cache(maxsize=32)
 def four_groups(seed):
-    """Three small groups and a large one: logits, labels, the temperature of all, the strength of the pull."""
+    """Three small groups and a large one: logits, labels, the temperature of all, the pull's strength."""
     rng, cases = np.random.default_rng(seed), []
     for i, (low, high, n) in enumerate([(4, 6, 60), (0.2, 0.4, 60), (18, 25, 60), (4, 6, 600)]):
         logits, labels = hot(seed + i, rng.uniform(low, high), n)
