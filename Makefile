@@ -47,8 +47,8 @@ lint: env  ## style of code and notebooks
 	@$(PY) -m ruff format --quiet --check . || { echo "make tidy would format these files"; exit 1; }
 
 test: lint book  ## style, every notebook, the site, its PDF, and all tests
-	@$(PY) -m tools.pdf --if-possible
-	$(PY) -m pytest -n 2
+	@$(PY) -m tools.pdf --if-possible & printing=$$!; \
+	  $(PY) -m pytest -n 2; tested=$$?; wait $$printing && exit $$tested
 
 look: book  ## every page in a browser, wide and narrow: what a reader would see wrong
 	@$(PY) -m tools.look

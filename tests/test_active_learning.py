@@ -577,36 +577,6 @@ def test_two_ways_to_draw_at_random_tie_within_the_interval_of_their_paired_diff
     assert abs(np.mean(d)) < 3 * np.std(d, ddof=1) / np.sqrt(60)  # three standard errors
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_the_same_curves():
-    distributed = pytest.importorskip("distributed")
-    import sys
-
-    import cloudpickle
-    import joblib
-
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)  # the workers cannot import this file
-    expected = run(World())
-    try:
-        with (
-            distributed.LocalCluster(
-                host="127.0.0.1",
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-                n_workers=2,
-                threads_per_worker=1,
-                silence_logs=50,
-            ) as cluster,
-            distributed.Client(cluster),
-            joblib.parallel_config("dask"),
-        ):
-            got = run(World())
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-    assert [c.asked.tolist() for c in got] == [c.asked.tolist() for c in expected]
-
-
 def test_labels_to_a_level_counts_all_and_says_when_it_was_not_reached():
     curve = al.Curve("x", 0, np.array([20, 30, 40]), {"accuracy": np.array([0.5, 0.9, 0.8])}, np.arange(40))
     assert curve.labels_to(0.9) == 30

@@ -381,33 +381,6 @@ def test_an_unknown_method_is_refused_before_anything_runs(counted, tmp_path):
     assert counted[0] == []
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_the_same_table(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    import joblib
-
-    names = ["temperature"]
-    alone = leaderboard.run(names, range(2), folder=tmp_path / "a", progress=False, resamples=1)
-    with (
-        distributed.LocalCluster(
-            host="127.0.0.1",
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            n_workers=2,
-            threads_per_worker=1,
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster),
-        joblib.parallel_config("dask"),
-    ):
-        together = leaderboard.run(names, range(2), folder=tmp_path / "b", progress=False, resamples=1)
-    clocks = {"fit_cost", "predict_cost"}
-    for one, other in zip(alone, together, strict=True):
-        assert (one.method, one.seed) == (other.method, other.seed)
-        for name in set(one.figures) - clocks:
-            assert np.array_equal(one.figures[name], other.figures[name], equal_nan=True), name
-
-
 # --- ranks and differences ----------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tools import look
 
-AXE = pytest.importorskip("axe_playwright_python.sync_playwright")
+AXE = pytest.importorskip("axe_playwright_python.base").AXE_SCRIPT
 # Without preload: axe would fetch the style sheets a second time, which a page on a disk may not.
 OPTIONS = {"resultTypes": ["violations"], "preload": False}
 COLOURS_ONLY = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}  # what a theme changes
@@ -21,17 +21,51 @@ SHOW_EACH_LOOK_ONCE = """() => {
   document.querySelectorAll('mjx-container > mjx-math').forEach(e => e.replaceChildren());
 }"""
 
+# Whether words can be read depends on how they are painted and on what is painted behind them. Of those for
+# which all of that is the same, one is marked; what leaves its place in the text is compared with nobody.
+MARK_EACH_PAINT_ONCE = """() => {
+  const marked = new Set(), grounds = new Map();
+  const ground = e => {
+    if (e === null) { return ''; }
+    if (!grounds.has(e)) {
+      const s = getComputedStyle(e), away = ['absolute', 'fixed'].includes(s.position) || e.matches('svg *');
+      grounds.set(e, [s.backgroundColor, s.backgroundImage, s.opacity, s.filter, s.mixBlendMode, s.position,
+        away ? grounds.size : '', ground(e.parentElement)].join());
+    }
+    return grounds.get(e);
+  };
+  document.querySelectorAll('[data-marked]').forEach(e => e.removeAttribute('data-marked'));
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const e = texts.currentNode.parentElement, s = getComputedStyle(e);
+    const seen = e.getClientRects().length && s.visibility === 'visible';
+    if (!seen || !texts.currentNode.data.trim()) { continue; }
+    const paint = [s.color, s.fontSize, s.fontWeight, s.textShadow, s.webkitTextFillColor, ground(e)].join();
+    if (!marked.has(paint)) { marked.add(paint); e.setAttribute('data-marked', ''); }
+  }
+}"""
+RUN = """([context, options]) => axe.run(context, options).then(found => found.violations.flatMap(
+  rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 160)}`)))"""
 
-def violations(page, options):
+
+def violations(page, options, context="html"):
     """What axe-core finds, short enough to read."""
-    found = AXE.Axe().run(page, options={**OPTIONS, **options}).response["violations"]
-    return [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]]
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE)
+    return page.evaluate(RUN, [context, {**OPTIONS, **options}])
+
+
+def faint(page):
+    """Words that can hardly be read for their colour."""
+    page.evaluate(MARK_EACH_PAINT_ONCE)
+    return violations(page, COLOURS_ONLY, {"include": [["[data-marked]"]]})
 
 
 def resize(page, place):
-    """Another width, and all that watches the width has acted."""
+    """Another width, and all that watches the width has acted: interactive figures take their time."""
     page.set_viewport_size({"width": look.WIDTHS[place], "height": 900})
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 500)))")
+    wait = 500 if page.query_selector(".uq-plotly-box") else 50
+    page.evaluate(f"() => new Promise(done => requestAnimationFrame(() => setTimeout(done, {wait})))")
 
 
 @pytest.mark.browser
@@ -45,12 +79,45 @@ def test_a_page_stands_in_light_in_dark_and_on_a_phone(page_name, site, visit):
     page.evaluate(SHOW_EACH_LOOK_ONCE)
     assert violations(page, ALL_BUT_COLOURS) == []
     resize(page, "a desk")
-    assert violations(page, {}) == []
+    assert violations(page, ALL_BUT_COLOURS) == []
+    assert faint(page) == []
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
-    assert violations(page, COLOURS_ONLY) == []
+    assert faint(page) == []
     assert guest.complaints == []
     assert guest.hosts() == set()
+
+
+ROWS = "<tr><td>a word</td><td><b>bold</b></td></tr>" * 40
+FAINT = {
+    "alone": "<p style='color:#aaa'>faint</p>",
+    "in a table": f"<table>{ROWS}<tr><td style='color:#aaa'>faint</td></tr>{ROWS}</table>",
+    "for its ground": f"<table>{ROWS}<tr style='background:#222'><td>faint</td></tr>{ROWS}</table>",
+    "for what is around": f"<div style='background:#333'><p>faint</p></div><table>{ROWS}</table>",
+    "for being half there": f"<table>{ROWS}</table><div style='opacity:.3'><p>faint</p></div>",
+    "by its place in the row": "<style>td:last-child b {color:#999}</style><table>" + ROWS + "</table>",
+    "small": "<p style='color:#888;font-size:24px'>large</p><p style='color:#888'>faint</p>",
+    "on a panel": f"{'<p>a word</p>' * 40}<p style='position:absolute;background:#222'>faint</p>",
+}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("why", FAINT)
+def test_one_faint_word_among_many_is_found(why, browser):
+    page = browser.new_page()
+    page.set_content(f"<!DOCTYPE html><title>t</title><main>{FAINT[why]}</main>")
+    (found,) = faint(page)
+    assert found.startswith("color-contrast")
+    assert "faint" in found or "bold" in found
+    page.close()
+
+
+@pytest.mark.browser
+def test_words_that_can_be_read_are_not_faint(browser):
+    page = browser.new_page()
+    page.set_content(f"<!DOCTYPE html><title>t</title><main><p>a word</p><table>{ROWS}</table></main>")
+    assert faint(page) == []
+    page.close()
 
 
 GOOD = "<p>A sentence with <code>a | b | c</code> and $1 to $ 2.</p><img alt='a dot' src='{dot}'>"

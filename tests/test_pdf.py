@@ -1,5 +1,6 @@
 """The book on paper: all of it, with an outline and its fonts, nothing cut off and nothing left raw."""
 
+import fcntl
 import html
 import json
 import re
@@ -15,12 +16,20 @@ FILE = ROOT / "_build/html" / pdf.NAME
 
 
 @pytest.fixture(scope="module")
-def book():
+def printed():
+    """The file, once nobody prints any more: `make test` prints it while the tests begin."""
     if pdf.browser_path() is None:
         pytest.skip(f"no browser on the path ({', '.join(pdf.BROWSERS)})")
+    with pdf.alone():
+        pass
     if not FILE.exists():
         pytest.skip("there is no PDF: `make pdf` prints it")
-    return pypdf.PdfReader(FILE)
+    return FILE
+
+
+@pytest.fixture(scope="module")
+def book(printed):
+    return pypdf.PdfReader(printed)
 
 
 def entries(outline, depth=1):
@@ -73,9 +82,8 @@ def test_the_outline_goes_to_the_third_level(book):
     assert {1, 2, 3} <= {depth for depth, _ in entries(book.outline)}
 
 
+@pytest.mark.usefixtures("printed")
 def test_nothing_is_cut_off():
-    if not FILE.exists():
-        pytest.skip("there is no PDF: `make pdf` prints it")
     assert json.loads((ROOT / "_build/pdf/printed.json").read_text())["wide"] == []
 
 
@@ -191,3 +199,14 @@ def test_the_first_page_links_to_it_only_when_it_is_there(tmp_path):
     pdf.withdraw(tmp_path)
     assert page.read_text() == '<p class="uq-pdf" hidden><a>one</a></p>'
     assert not (tmp_path / "_build/html" / pdf.NAME).exists()
+
+
+def test_one_prints_at_a_time(tmp_path):
+    with (
+        pdf.alone(tmp_path),
+        open(tmp_path / "_build/pdf/lock") as second,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(tmp_path / "_build/pdf/lock") as next_one:
+        fcntl.flock(next_one, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -144,3 +144,17 @@ def test_what_cannot_be_had_takes_nothing_else_with_it(tmp_path):
     assert [call.split()[-1] for call in calls] == ["-qq", "chromium", "bubblewrap", "test"]
     assert "could not install chromium:" in words
     assert "bubblewrap" not in words
+
+
+@pytest.mark.parametrize(("printing", "testing"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_make_test_is_green_only_if_the_pdf_and_the_tests_are(printing, testing, tmp_path):
+    python, log = tmp_path / "python", tmp_path / "log"
+    python.write_text(
+        f"#!/bin/sh\n[ $2 = tools.pdf ] && {{ sleep 0.2; echo pdf >> {log}; exit {printing}; }}\n"
+        f"echo $2 >> {log}; exit {testing}\n"
+    )
+    python.chmod(0o755)
+    command = ["make", "-f", ROOT / "Makefile", "test", f"PY={python}", "-o", "lint", "-o", "book"]
+    status, words = said(command, cwd=tmp_path)
+    assert (status == 0) == (printing == testing == 0), words
+    assert log.read_text().split() == ["pytest", "pdf"]  # both have ended

@@ -9,6 +9,7 @@ the site folds away is left out, and the answers of a quiz stand at the end.
 
 import argparse
 import contextlib
+import fcntl
 import html
 import json
 import os
@@ -290,13 +291,25 @@ def announce(root=ROOT, there=True):
         return
     text = page.read_text(encoding="utf-8")
     hidden, shown = '<p class="uq-pdf" hidden><a>', f'<p class="uq-pdf"><a href="../{NAME}">'
-    page.write_text(text.replace(*((hidden, shown) if there else (shown, hidden))), encoding="utf-8")
+    partial = page.with_suffix(".partial")
+    partial.write_text(text.replace(*((hidden, shown) if there else (shown, hidden))), encoding="utf-8")
+    os.replace(partial, page)  # somebody may be reading it
 
 
 def withdraw(root=ROOT):
     """The site was built anew: the PDF of its former state goes."""
     (root / "_build" / "html" / NAME).unlink(missing_ok=True)
     announce(root, there=False)
+
+
+@contextlib.contextmanager
+def alone(root=ROOT):
+    """One prints at a time; who comes second waits until the first has done, or has ended."""
+    folder = root / "_build" / "pdf"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
@@ -412,7 +425,8 @@ if __name__ == "__main__":
     without = f"no PDF: no browser on the path ({', '.join(BROWSERS)})"
     if browser_path() is None:
         sys.exit(print(without) if parser.parse_args().if_possible else without)
-    too_wide = build()
+    with alone():
+        too_wide = build()
     for tag, right, text in too_wide:
         print(f"cut off at {right} of {WIDTH}: <{tag.lower()}> {' '.join(text.split())}")
     print(f"the book on paper: _build/html/{NAME}")

@@ -184,6 +184,12 @@ def is_loaded(helper):
     return any(f"{NAME}.{module}" in sys.modules for module, _ in followed(helper))
 
 
+def loaded():
+    """The namespaces of the package's modules that have been imported."""
+    own = [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]
+    return [vars(sys.modules[name]) for name in own]
+
+
 @contextlib.contextmanager
 def helpers_forbidden(helpers, namespace):
     """While it lasts, each named helper that is loaded, and what it calls, says "write this one yourself".
@@ -199,13 +205,11 @@ def helpers_forbidden(helpers, namespace):
             original = getattr(sys.modules.get(f"{NAME}.{module}"), name, None)
             if original is not None:
                 stubs.setdefault(id(original), (original, refuse(helper)))
-    places = [vars(loaded) for name, loaded in list(sys.modules.items()) if name.split(".")[0] == NAME]
     undo = []
-    for place in [*places, namespace] if stubs else []:
-        for key, value in list(place.items()):
-            if id(value) in stubs:
-                undo.append((place, key, value))
-                place[key] = stubs[id(value)][1]
+    for place in [*loaded(), namespace] if stubs else []:
+        for key in [key for key, value in place.items() if id(value) in stubs]:
+            undo.append((place, key, place[key]))
+            place[key] = stubs[id(place[key])][1]
     try:
         yield
     finally:

@@ -150,6 +150,30 @@ def pulled(logits, labels, pooled, strength, weight=1, centre=None, summed=True,
     return beta if inverse else 1 / beta
 
 
+@functools.lru_cache(maxsize=32)
+def four_groups(seed):
+    """Three small groups and a large one: logits, labels, the temperature of all, the pull's strength."""
+    rng, cases = np.random.default_rng(seed), []
+    for i, (low, high, n) in enumerate([(4, 6, 60), (0.2, 0.4, 60), (18, 25, 60), (4, 6, 600)]):
+        logits, labels = hot(seed + i, rng.uniform(low, high), n)
+        cases.append((*sealed(logits, labels), float(rng.uniform(2, 3)), float(rng.uniform(8, 12))))
+    return cases
+
+
+@functools.lru_cache(maxsize=512)
+def temperatures(seed, **slips):
+    """What `pulled` says of the four groups: computed once, however many answers are compared with it."""
+    (found,) = sealed(np.array([pulled(*case, **slips) for case in four_groups(seed)]))
+    return found
+
+
+def sealed(*arrays):
+    """The arrays, as what nobody can change: they are kept for the next answer."""
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
+
+
 @question(
     "q3",
     points=3,
@@ -157,15 +181,11 @@ def pulled(logits, labels, pooled, strength, weight=1, centre=None, summed=True,
     read="One temperature",
 )
 def a_small_group_leans_on_all(learner, seed):
-    rng = np.random.default_rng(seed)
-    cases = []
-    for i, (low, high, n) in enumerate([(4, 6, 60), (0.2, 0.4, 60), (18, 25, 60), (4, 6, 600)]):
-        logits, labels = hot(seed + i, rng.uniform(low, high), n)
-        cases.append((logits, labels, float(rng.uniform(2, 3)), float(rng.uniform(8, 12))))
+    cases = four_groups(seed)
     got = [as_number(learner.call("leaning", *case), "T") for case in cases]
     expect_close(
         got,
-        lambda **slips: np.array([pulled(*case, **slips) for case in cases]),
+        lambda **slips: temperatures(seed, **slips),
         what="the temperatures of four groups",
         rtol=0.005,
         mistakes={
@@ -205,6 +225,7 @@ def patched(said, happened, groups, sign=1, level=True, group=True, scaled=False
     return np.clip(said + sign * shift * moved, 0, 1)
 
 
+@functools.lru_cache(maxsize=32)
 def promises(seed):
     """Forecasts of an event in three overlapping groups, in which every known mistake shows."""
     rng = np.random.default_rng(seed)
@@ -216,14 +237,17 @@ def promises(seed):
         tilt = 0.35 * rng.choice([-1, 1]) * (groups[2] & (in_bins(said) == k))
         happened = (rng.random(n) < np.clip(said + tilt, 0.02, 0.98)).astype(float)
         case = said, happened, groups
+        if worst(*case)[0] == 0:
+            continue
         slips = [{}, {"weighted": False}, {"right": False}, {"weighted": False, "right": False}]
-        places = [tuple(turn(worst(*case, **slip))) for slip in slips for turn in (np.array, np.flip)]
+        places = [tuple(worst(*case, **slip)) for slip in slips]
+        if len({*places, *(place[::-1] for place in places)}) < 2 * len(places):
+            continue
         changed = [{}, {"sign": -1}, {"level": False}, {"group": False}, {"scaled": True}]
         made = [patched(*case, **slip) for slip in changed]
         apart = all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(made) for b in made[:i])
-        inside = np.all((made[0] > 0) & (made[0] < 1))
-        if apart and inside and places[0][0] > 0 and len(set(places)) == len(places):
-            return case
+        if apart and np.all((made[0] > 0) & (made[0] < 1)):
+            return sealed(*case)
 
 
 @question(
@@ -292,7 +316,7 @@ def by_lot(confidence, correct, group, draws, rng):
     return np.mean([error(rng.permutation(group)) >= measured - 1e-9 for _ in range(draws)])
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def divided(seed):
     """Models that are wrong for all groups alike, and ones whose groups differ; the order is drawn."""
     rng, cases = np.random.default_rng(seed), []

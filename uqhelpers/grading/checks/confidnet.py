@@ -174,7 +174,7 @@ def wrong_budgets(confidence, wrong):
     }
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def budget_case(seed):
     """Answers for which every known mistake has another result."""
     for draw in np.random.SeedSequence(seed).generate_state(1000):
@@ -242,7 +242,7 @@ def the_loss_is_mended(learner, seed):
     )
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def outsiders(seed):
     """Three crowded classes, each with some inputs that live elsewhere; every known mistake shows."""
     for draw in np.random.SeedSequence(seed).generate_state(1000):
@@ -332,7 +332,7 @@ def cheapest(confidence, wrong, person, slips=0.0, most=None):
     return cost[handed <= (len(wrong) if most is None else most)].min() / len(wrong)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def offers(seed):
     """Two systems where the number of people binds and does not, and one that is best not used."""
     rng = np.random.default_rng(seed)
@@ -396,7 +396,7 @@ def overtaking(wrong_a, wrong_b, reverse=False):
     return high
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def two_systems(seed):
     """Many errors that are easy to spot, and few that are scattered; one price parts them."""
     place = np.arange(200)

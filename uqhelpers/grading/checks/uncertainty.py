@@ -263,6 +263,7 @@ def another_loss_has_its_own_decomposition(learner, seed):
         check_squared_loss(learner, weights, probs, q)
 
 
+@functools.lru_cache(maxsize=32)
 def wrong_list(seed):
     """Hypotheses and a truth such that each known mistake leads elsewhere."""
     rng = np.random.default_rng(seed)
@@ -276,6 +277,8 @@ def wrong_list(seed):
         ranked = np.sort(forward)
         clear = ranked[1] - ranked[0] > 0.05 and ranked[2] - ranked[1] > 0.05 and ranked[0] > 0.03
         if clear and len(set(ends)) == 3:
+            for array in (hypotheses, truth):  # kept for the next answer, so nobody may change them
+                array.setflags(write=False)
             return hypotheses, truth
 
 
