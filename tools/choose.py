@@ -193,7 +193,7 @@ def price(leaf):
     """What a leaf costs, from the clock of the leaderboard."""
     if "row" not in leaf:
         loop = leaf.get("table") == "pools"
-        return "a training for each round" if loop else leaf.get("price", "see its chapter")
+        return "a training for each round" if loop else leaf["price"]
     passes, kept, fit = (
         measured.figure("board", leaf["row"], column).mean()
         for column in ("predict_cost", "kept", "fit_cost")

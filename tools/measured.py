@@ -60,6 +60,12 @@ def read(name):
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def board():
+    """The leaderboard, read once."""
+    return leaderboard.stored()
+
+
 def paths():
     """All files that figures are read from."""
     stems = ("first_seed", "laplace_and_vi", "confidnet", "ood", "conformal", "adversarial", "leaderboard")
@@ -79,7 +85,7 @@ def _gathered(runs, rows_of):
 
 
 def _board():
-    rows = leaderboard.stored().figures["standard"]
+    rows = board().figures["standard"]
     columns = {
         name: Column(
             c.title, c.best, c.form, {"AUROC": "", "networks": "", "passes": ""}.get(c.units, c.units)
@@ -301,15 +307,14 @@ def difference(name, row, rival, column):
     first, second = (figure(name, each, column) for each in (row, rival))
     if name != "board":
         return leaderboard.difference(first, second)
-    drawn = leaderboard.stored().resampled["standard"]
+    drawn = board().resampled["standard"]
     return leaderboard.difference(first, second, drawn[row][column], drawn[rival][column])
 
 
 def difference_of_parts(row, what, part, other):
     """The same of two readings of one row of the leaderboard: what is found by one part or by the other."""
-    board = leaderboard.stored()
     names = [f"{what}_by_{each}" for each in (part, other)]
-    figures, drawn = (place["standard"][row] for place in (board.figures, board.resampled))
+    figures, drawn = (place["standard"][row] for place in (board().figures, board().resampled))
     return leaderboard.difference(*(figures[n] for n in names), *(drawn[n] for n in names))
 
 
@@ -353,6 +358,6 @@ def beats_all(name, row, column):
 
 def answers_more_to_noise(row):
     """Whether noisier labels raised the epistemic part more than fewer data did, in every seed."""
-    worlds = leaderboard.stored().figures
+    worlds = board().figures
     noise, few = (worlds[world][row]["mean_epistemic"] for world in ("noise 40 %", "an eighth"))
     return bool((noise > few).all())
