@@ -11,7 +11,7 @@
       function of(kind) {
         return kinds.filter(function (k) { return k.startsWith(kind); }).map(function (k) { return k.slice(kind.length); });
       }
-      return { section: box.closest("section"), need: of("need-")[0], asks: of("have-"), costs: of("cost-") };
+      return { section: box.closest("section"), need: of("need-")[0], asks: of("have-").map(function (a) { return a.replace(/-/g, "_"); }), costs: of("cost-") };
     });
     const rows = Array.from(document.querySelectorAll(".uq-overview tbody tr"));
 

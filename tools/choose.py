@@ -327,9 +327,9 @@ def form():
                 f"{html.escape(answer['title'])}</label>"
             )
         lines.append("</fieldset>")
-    lines.append('<div class="uq-result"><p class="uq-found" role="status" aria-live="polite"></p>')
-    lines.append('<ul class="uq-list" hidden></ul></div>')
-    lines.append('<p><button type="reset">Begin anew</button></p></form>')
+    lines.append('<div class="uq-result"><button type="reset">Begin anew</button>')
+    lines.append('<p class="uq-found" role="status" aria-live="polite"></p>')
+    lines.append('<ul class="uq-list" hidden></ul></div></form>')
     return "\n".join(["```{raw} html", *lines, "```"])
 
 
