@@ -120,6 +120,8 @@ def refuted():
         if said_of_parts(claim) != claim[-1]
     ]
     for place, part in _places():
+        if "only" in part and part["only"] != measured.keeps_both_promises():
+            found.append(f"{place}: not only {part['only']} but {measured.keeps_both_promises()}")
         found += [
             f"{place}: somebody beats {c}" for c in part.get("nobody", []) if not measured.nobody_beats(*c)
         ]

@@ -356,6 +356,17 @@ def beats_all(name, row, column):
     return all(verdict(*difference(name, row, each, column), best) == BETTER for each in rivals)
 
 
+def keeps_both_promises():
+    """The rows whose parts are each surely ahead of the other: one at letters, the other at blends."""
+    parted = [name for name, method in leaderboard.METHODS.items() if method.parts]
+    tasks = (("near", "epistemic", "aleatoric"), ("blends", "aleatoric", "epistemic"))
+    return [
+        name
+        for name in parted
+        if all(verdict(*difference_of_parts(name, *task), "max") == BETTER for task in tasks)
+    ]
+
+
 def answers_more_to_noise(row):
     """Whether noisier labels raised the epistemic part more than fewer data did, in every seed."""
     worlds = board().figures
