@@ -225,6 +225,8 @@ def test_costs_are_counted_where_work_is_shared(few):
     rows = few.figures["uneven"]
     assert rows["max_probability"]["fit_cost"][0] == pytest.approx(1, abs=0.3)
     assert 3 < rows["ensemble"]["fit_cost"][0] < 9
+    for name in ("mahalanobis", "neighbours", "ddu", "trust_score"):
+        assert rows[name]["fit_cost"][0] < 1.7, name  # the one network, though they ask for it twice
     assert rows["ensemble"]["kept"][0] == 5
     assert rows["mahalanobis"]["kept"][0] > 1
     assert rows["mc_dropout"]["predict_cost"][0] > 2

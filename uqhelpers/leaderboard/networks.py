@@ -19,10 +19,16 @@ KEPT = 32  # networks and features in memory
 
 _memory = OrderedDict()
 _clock = {"counted": 0.0, "made": 0.0}
+_charged = set()  # what the present account has been charged for
+
+
+def open_account():
+    """From here on each piece of shared work is charged once, however often it is asked for."""
+    _charged.clear()
 
 
 def spent():
-    """Seconds of CPU that shared work took, summed over everybody who asked for it, first or later."""
+    """Seconds of CPU that shared work took, summed over all accounts, whether it was there already or not."""
     return _clock["counted"]
 
 
@@ -129,15 +135,18 @@ def forget():
 
 
 def _shared(key, make):
-    """What was made under this key, or is made now; either way its seconds are counted."""
+    """What was made under this key, or is made now; either way the account is charged, once."""
     if key not in _memory:
-        started, before = time.process_time(), dict(_clock)
+        started, before, charged = time.process_time(), dict(_clock), set(_charged)
         made = make()
         seconds = time.process_time() - started
         _clock.update(counted=before["counted"], made=before["made"] + seconds)
+        _charged.intersection_update(charged)  # what it asked for itself is in its own seconds
         _memory[key] = (made, seconds)
         while len(_memory) > KEPT:
             _memory.popitem(last=False)
     made, seconds = _memory[key]
-    _clock["counted"] += seconds
+    if key not in _charged:
+        _clock["counted"] += seconds
+        _charged.add(key)
     return made

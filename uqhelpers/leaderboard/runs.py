@@ -109,6 +109,7 @@ def _fitted(asked, name, here, seed):
 
 def _timed(work):
     """What work returns, and its seconds of CPU, with those of shared networks that were there already."""
+    networks.open_account()
     started, before = time.process_time(), networks.spent()
     trained = networks.trained_seconds()
     done = work()
