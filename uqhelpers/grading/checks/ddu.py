@@ -8,7 +8,6 @@ from .._engine import (
     as_number,
     as_numbers,
     expect,
-    expect_choice,
     expect_close,
     expect_parts,
     expect_words,
@@ -264,20 +263,33 @@ def a_wrapped_convolution_stretches_by_its_largest_transfer(learner, seed):
 
 @question(
     "q3",
-    points={"`wrapped_is`": 1},
-    hint="Which images does the one map see, and which parts of its result are kept?",
+    points={"`border`": 1},
+    hint="Three ones down after three ones across: the norm is the square of that of a band matrix.",
     read="Further: the norm of a convolution",
 )
-def zero_padding_is_a_part_of_a_wrapped_image(learner, seed):
-    expect_choice(
-        learner.value("wrapped_is"),
-        "never smaller",
-        {
-            "never larger": "the padded images are some of those that wrap around, and a part of the result "
-            "is left out: the largest stretch over *some* is not above that over all",
-            "sometimes": "try ten kernels: the padded images are some of those that wrap around",
+def zero_padding_takes_the_less_the_larger_the_image(learner, seed):
+    ns = np.random.default_rng(seed).choice(np.arange(4, 31), size=4, replace=False)
+    got = [as_number(learner.call("border", int(n)), "the ratio") for n in ns]
+
+    def ratio(less=0, power=2, wrapped=9):
+        return wrapped / (1 + 2 * np.cos(np.pi / (ns + less))) ** power
+
+    expect_close(
+        np.array(got),
+        ratio,
+        rtol=1e-4,
+        what="the ratio",
+        mistakes={
+            "the padded image is one pixel smaller than the one that wraps around": {"less": 1},
+            "the ones go across as well as down: both directions lose": {"power": 1, "wrapped": 3},
+            "3 is the norm of the reshaped kernel: what does the padded convolution stretch by?": np.full(
+                4, 3.0
+            ),
+            "they are not the same: what the image lacks beyond its border is missing in the sums": np.ones(
+                4
+            ),
+            "the other way round: wrapped over padded": 1 / ratio(),
         },
-        what="`wrapped_is`",
     )
 
 
@@ -471,10 +483,10 @@ def networks_disagree_about_a_coin_as_long_as_labels_are_few(learner, seed):
 
 q7 = manual(
     "q7",
-    "Three doubts about a density of features, and what to measure for each.",
+    "Three doubts about a detector, and what to measure for each.",
     {
-        "collapse: without shortcuts there is no lower bound; look at neighbours in feature space": 1,
-        "the reshaped norm is not that of the convolution, or a cap alone guarantees no sensitivity": 1,
-        "the quantile comes from training features, so new inputs look strange: use held-out ones": 1,
+        "a shortcut that is a convolution may shrink to nothing: 1 - c lost its 1; ratios over pairs": 1,
+        "chosen and reported on the same letters and digits: others, that had no say": 1,
+        "quantiles of what passed climb from night to night: a fixed, unsorted sample, day by day": 1,
     },
 )
