@@ -13,7 +13,7 @@ from benchmarks.tables import markdown, spread
 from uqhelpers import data, features, metrics, odin, training
 
 SCRIPT = "reproduce_ood_lengths"
-SEEDS = (0, 1, 2, 3)
+SEEDS = reproduce_ood.SEEDS
 STRANGE = reproduce_ood.STRANGE
 DETECTORS = {
     "mahalanobis": "Mahalanobis, own length",
