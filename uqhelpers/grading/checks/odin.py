@@ -79,7 +79,7 @@ def shared_seconds(seed):
 @question(
     "q2",
     points={"the hot limit": 1, "the cold limit": 2},
-    hint="H = log Σ exp(f/T) - Σ p f/T. Hot: to second order in 1/T. Cold: which -p log p is the largest?",
+    hint="Hot: C p = 1 + u, Σ u = 0, (1 + u) log(1 + u) ≈ u + u²/2. Cold: which -p log p is largest?",
     read="What a temperature does",
 )
 def the_limits_of_the_entropy_are_right(learner, seed):
@@ -187,7 +187,7 @@ def wrong_steps(x, std, epsilon, **case):
 @question(
     "q3",
     points=3,
-    hint="By the logits the cross-entropy has the gradient (p - one-hot of the prediction) / T; then Wᵀ.",
+    hint="By the logits the gradient is (p - one-hot of the prediction) / T; then Wᵀ. What does std do to ε?",
     forbids=("odin.perturb", "odin.odin_score"),
     read="The nudge, and what it is worth",
 )
@@ -232,7 +232,7 @@ def relative(cov):
 @question(
     "q4",
     points=3,
-    hint="Centre each class by its own mean, average over all inputs, and let the ridge be a share.",
+    hint="Around which mean is the covariance taken, and which unit has the ridge?",
     forbids=("odin.Mahalanobis", "ddu.GaussianFeatureDensity"),
     read="Where the features lie",
 )
@@ -285,6 +285,16 @@ def two_kinds(seed):
             return familiar, strange, float(rng.choice([0.01, 0.02, 0.05]))
 
 
+def uneven(seed):
+    """The same with 37 strange, of which 95 % are no whole number: 36 are at least that, 35 are not."""
+    rng = np.random.default_rng(seed)
+    while True:
+        familiar, strange = rng.normal(size=200), 1.5 + rng.normal(size=37)
+        low, high = np.sort(strange)[1:3]
+        if np.any((familiar >= low) & (familiar < high)):
+            return familiar, strange, low, high
+
+
 @question(
     "q5",
     points={"FPR95": 1, "the precision": 2},
@@ -313,6 +323,17 @@ def rates_and_alarms_are_told_apart(learner, seed):
                 ),
                 "that is the share of the familiar that pass: count those that are stopped": 1 - false,
                 INTERPOLATED: between,
+            },
+        )
+        known, others, low, high = uneven(seed)
+        expect_close(
+            expect_parts(learner.call("alarms", known, others, prevalence), ["FPR95", "the precision"])[0],
+            np.mean(known >= low),
+            what="FPR95 with 37 strange",
+            mistakes={
+                "rounded down: of 37 strange 36 must be stopped, for 35 are less than 95 %": np.mean(
+                    known >= high
+                ),
             },
         )
 
