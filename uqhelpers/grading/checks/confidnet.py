@@ -35,32 +35,44 @@ AREAS = (
 )
 def the_range_of_a_wrong_answer_is_right(learner, seed):
     rng = np.random.default_rng(seed)
-    m, classes = np.concatenate([rng.uniform(0.34, 0.49, 4), rng.uniform(0.51, 0.95, 4)]), 3
-    got = expect_parts(learner.call("wrong_range", m, classes), ["the least", "the greatest"])
-    least = np.maximum(0, 1 - (classes - 1) * m)
-    with part("the least"):
-        expect_close(
-            got[0],
-            least,
-            what="the least",
-            mistakes={
-                "below zero: a probability cannot be": 1 - (classes - 1) * m,
-                "zero only where the others can hold the rest: none of them may exceed m": np.zeros(len(m)),
-                "that is the average of the others, not the least that one of them can have": (1 - m)
-                / (classes - 1),
-            },
-        )
-    with part("the greatest"):
-        expect_close(
-            got[1],
-            np.minimum(m, 1 - m),
-            what="the greatest",
-            mistakes={
-                "more than the predicted class has: then it would have been predicted": 1 - m,
-                "more than the predicted class leaves: all of them sum to one": m,
-                "one half bounds it always; with m known it can be said more exactly": np.full(len(m), 0.5),
-            },
-        )
+    for classes in (3, int(rng.integers(4, 8))):
+        low, high = 1 / classes, 1 / (classes - 1)  # between these the least is above zero
+        few = low + (high - low) * rng.uniform(0.1, 0.9, 4)
+        m = np.concatenate([few, rng.uniform(0.51, 0.95, 4)])
+        got = expect_parts(learner.call("wrong_range", m, classes), ["the least", "the greatest"])
+        with part("the least"):
+            expect_close(
+                got[0],
+                np.maximum(0, 1 - (classes - 1) * m),
+                what="the least",
+                mistakes=wrong_least(m, classes),
+            )
+        with part("the greatest"):
+            expect_close(
+                got[1],
+                np.minimum(m, 1 - m),
+                what="the greatest",
+                mistakes={
+                    "more than the predicted class has: then it would have been predicted": 1 - m,
+                    "more than the predicted class leaves: all of them sum to one": m,
+                    "one half bounds it always; with m known it can be said more exactly": np.full(
+                        len(m), 0.5
+                    ),
+                },
+            )
+
+
+def wrong_least(m, classes):
+    """The known mistakes of the least true class probability of a wrong answer."""
+    found = {
+        "below zero: a probability cannot be": 1 - (classes - 1) * m,
+        "zero only where the others can hold the rest: none of them may exceed m": np.zeros(len(m)),
+        "that is the average of the others, not the least that one of them can have": (1 - m) / (classes - 1),
+    }
+    if classes != 3:
+        text = "right for three classes only: `classes` says how many there are"
+        found[text] = np.maximum(0, 1 - 2 * m)
+    return found
 
 
 def tied_answers(seed, n=120, levels=15):
