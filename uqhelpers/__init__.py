@@ -4,7 +4,7 @@ The package has three floors. The ground floor knows nothing of methods:
 ``data``, ``batches``, ``dropout``, ``features``, ``metrics``, ``models``,
 ``training`` and ``plots``. On it stands one module a method, named like its
 chapter, for example ``mc_dropout``. Above them ``leaderboard`` calls methods
-side by side, and ``grading`` checks the exercises.
+side by side, ``report`` writes model cards, and ``grading`` checks the exercises.
 
 Importing the package is quick: a submodule loads when it is first used, and
 torch only when a function that needs it is called.
@@ -46,6 +46,7 @@ _MODULES = (
     "models",
     "odin",
     "plots",
+    "report",
     "training",
     "variational_inference",
 )

@@ -1,0 +1,98 @@
+"""What decisions cost: the cheapest act for each input, and the probabilities at which it changes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from uqhelpers._checks import as_real
+from uqhelpers.metrics._common import blocks
+from uqhelpers.report.arguments import as_names
+from uqhelpers.report.intervals import mean
+
+EQUAL = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Bill:
+    """What deciding by costs came to.
+
+    Attributes
+    ----------
+    matrix : array, shape (A, C)
+    acts : list of str
+    chosen : array of int, shape (N,)
+        The act of least expected cost.
+    paid, habit : array, shape (N,)
+        Its cost, and that of naming the likeliest class (``None`` where acts are no classes).
+    single : int
+        The act that would have been cheapest for all.
+    spans : list of (int, float, float)
+        Of two classes: each act that is cheapest somewhere, from which probability of
+        class 1 to which.
+    """
+
+    matrix: np.ndarray
+    acts: list
+    chosen: np.ndarray
+    paid: np.ndarray
+    habit: np.ndarray | None
+    single: int
+    spans: list
+
+
+def as_bill(costs, acts, probs, labels, predicted, class_names):
+    """The costs of deciding about every input; ``None`` without costs."""
+    if costs is None:
+        if acts is not None:
+            raise ValueError("acts: expected none without costs, got names of acts")
+        return None
+    classes = len(class_names)
+    matrix = as_real(costs, "costs", ndim=2)
+    if matrix.shape[1] != classes or len(matrix) < 2:
+        raise ValueError(
+            f"costs: expected at least two rows, one an act, and {classes} columns, one a class, "
+            f"got shape {matrix.shape}"
+        )
+    own = class_names if len(matrix) == classes else [f"act {number}" for number in range(len(matrix))]
+    acts = as_names(acts, "acts", len(matrix), own)
+    chosen = np.empty(len(probs), np.intp)
+    for part in blocks(*probs.shape):
+        chosen[part] = (probs[part].astype(np.float64) @ matrix.T).argmin(axis=1)
+    habit = matrix[predicted, labels] if len(matrix) == classes else None
+    frequency = np.bincount(labels, minlength=classes) / len(labels)
+    spans = cheapest(matrix) if classes == 2 else []
+    return Bill(
+        matrix, acts, chosen, matrix[chosen, labels], habit, int((matrix @ frequency).argmin()), spans
+    )
+
+
+def cheapest(matrix):
+    """Of two classes, the act of least expected cost along the probability of class 1.
+
+    Expected costs are straight lines in that probability; the cheapest acts are
+    their lower envelope, which bends where two of them cross.
+    """
+    start, slope = matrix[:, 0], matrix[:, 1] - matrix[:, 0]
+    act, here, spans = int(np.lexsort((slope, start))[0]), 0.0, []
+    while True:
+        steeper = np.flatnonzero(slope < slope[act] - EQUAL)
+        meets = (start[steeper] - start[act]) / (slope[act] - slope[steeper])
+        inside = meets < 1 - EQUAL
+        if not inside.any():
+            return [*spans, (act, here, 1.0)]
+        steeper, meets = steeper[inside], meets[inside]
+        following = int(steeper[np.lexsort((slope[steeper], meets))[0]])
+        there = float(meets.min())
+        if there > here + EQUAL:
+            spans.append((act, here, there))
+        act, here = following, max(there, 0.0)
+
+
+def figures(bill, labels, level):
+    """The numbers of a bill by name."""
+    found = {"cost": mean(bill.paid, level)}
+    if bill.habit is not None:
+        found["cost of the likeliest class"] = mean(bill.habit, level)
+        found["saving over the likeliest class"] = mean(bill.habit - bill.paid, level)
+    found["cost of the best single act"] = mean(bill.matrix[bill.single][labels], level)
+    return found

@@ -1,0 +1,129 @@
+"""Intervals: of shares, of means, of areas under curves, and of what counting alone brings about."""
+
+import numpy as np
+
+from uqhelpers import metrics
+from uqhelpers.metrics._common import tie_groups
+from uqhelpers.report.card import Number
+
+CANDIDATES = 20  # coverages among which one is chosen with a promise
+FINER = 50  # parts of a bin within which confidences count as equal
+
+
+def share(hits, count, level):
+    """A share with Wilson's interval; of nothing there is none."""
+    from scipy.stats import binomtest
+
+    if count == 0:
+        return Number(float("nan"))
+    found = binomtest(int(hits), int(count)).proportion_ci(level, method="wilson")
+    return Number(float(hits / count), float(found.low), float(found.high))
+
+
+def mean(values, level):
+    """A mean with Student's interval; of one value, or with infinities, there is none."""
+    from scipy.stats import t
+
+    count = len(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        centre, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if count > 1 else np.nan
+    if not (np.isfinite(centre) and np.isfinite(spread)):
+        return Number(centre)
+    reach = float(t.ppf((1 + level) / 2, count - 1)) * spread / count**0.5
+    return Number(centre, centre - reach, centre + reach)
+
+
+def root_mean_square(errors, level):
+    """The root of the mean square; the interval is Student's for the logarithm of the mean square."""
+    square = mean(np.square(errors), level)
+    value = square.value**0.5
+    if square.low is None or square.value == 0:
+        return Number(value)
+    reach = np.exp((square.high - square.value) / square.value / 2)
+    return Number(value, float(value / reach), float(value * reach))
+
+
+def area_of_risk(score, wrong, level):
+    """AUGRC with the interval of its Hájek projection: each input counts as wrong and as a threshold."""
+    area = metrics.augrc(score, wrong)
+    values, ends, errors = tie_groups(score, wrong)
+    place, count = np.searchsorted(values, score), len(score)
+    below = (np.append(0, errors[:-1]) + errors) / 2 / count  # errors below, ties counted half
+    above = 1 - (np.append(0, ends[:-1]) + ends) / 2 / count
+    reach = mean(wrong * above[place] + below[place], level)
+    if reach.low is None:
+        return Number(area)
+    half = reach.high - reach.value
+    return Number(area, max(area - half, 0.0), area + half)
+
+
+def area_of_detection(familiar, strange, level):
+    """AUROC with DeLong's interval for its log odds; if nothing overlaps, from pairs that share no input."""
+    from scipy.special import expit, logit
+    from scipy.stats import norm
+
+    positive = np.repeat([False, True], [len(familiar), len(strange)])
+    area = float(metrics.auroc(np.concatenate([familiar, strange]), positive))
+    ours, theirs = np.sort(familiar), np.sort(strange)
+    above = (np.searchsorted(ours, strange) + np.searchsorted(ours, strange, side="right")) / 2 / len(ours)
+    below = (np.searchsorted(theirs, familiar) + np.searchsorted(theirs, familiar, side="right")) / 2
+    if not 0 < area < 1:
+        pairs = min(len(familiar), len(strange))
+        end = ((1 - level) / 2) ** (1 / pairs)
+        return Number(area, end, 1.0) if area else Number(area, 0.0, 1 - end)
+    if min(len(familiar), len(strange)) < 2:
+        return Number(area)
+    variance = np.var(above, ddof=1) / len(strange)
+    variance += np.var(below / len(theirs), ddof=1) / len(familiar)
+    reach = norm.ppf((1 + level) / 2) * variance**0.5 / (area * (1 - area))
+    return Number(area, float(expit(logit(area) - reach)), float(expit(logit(area) + reach)))
+
+
+def coverage_at_risk(score, wrong, risk, level):
+    """The coverage at a risk on these inputs, and (``low``) one that can be promised.
+
+    The promise: of twenty coverages the largest whose risk's upper end
+    (Clopper-Pearson, Bonferroni over the twenty) is at most the risk.
+    """
+    from scipy.stats import beta
+
+    _, ends, errors = tie_groups(score, wrong)
+    count = ends[-1]
+    asked = np.unique(np.ceil(np.arange(1, CANDIDATES + 1) / CANDIDATES * count).astype(int))
+    place = np.unique(np.searchsorted(ends, asked, side="right") - 1)
+    place = place[place >= 0]
+    kept, mistakes = ends[place], errors[place]
+    upper = beta.ppf(1 - (1 - level) / CANDIDATES, mistakes + 1, np.maximum(kept - mistakes, 1))
+    safe = kept[(upper <= risk) & (mistakes < kept)]
+    measured = metrics.coverage_at_accuracy(score, wrong, 1 - risk)
+    return Number(measured, float(safe.max() / count) if len(safe) else 0.0, None)
+
+
+def by_counting(fine, bins, level, seed, draws=2000):
+    """What bins would show of a classifier that is calibrated: drawn again and again from its confidence.
+
+    Parameters
+    ----------
+    fine : ReliabilityCurve
+        Of ``FINER`` times as many bins: within one of them confidences count as equal.
+    bins : int
+    level : float
+    seed : int
+    draws : int
+
+    Returns
+    -------
+    low, high : array, shape (K,)
+        Accuracy of each filled bin, its central part.
+    errors : array, shape (draws,)
+        Expected calibration error of each draw.
+    """
+    rng = np.random.default_rng(seed)
+    owner = fine.index // FINER
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    count = np.add.reduceat(fine.count, starts)
+    confidence = np.add.reduceat(fine.count * fine.confidence, starts) / count
+    drawn = rng.binomial(fine.count, np.clip(fine.confidence, 0, 1), size=(draws, len(fine.count)))
+    rates = np.add.reduceat(drawn, starts, axis=1) / count
+    low, high = np.quantile(rates, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high, np.abs(rates - confidence) @ (count / count.sum())

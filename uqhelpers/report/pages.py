@@ -1,0 +1,451 @@
+"""The page of a card: what is said about each figure, in the order in which one asks."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from uqhelpers.report import classes, figures
+from uqhelpers.report.arguments import SECTIONS
+from uqhelpers.report.limits import UNUSUAL
+from uqhelpers.report.markup import (
+    beside,
+    bullets,
+    figure,
+    key,
+    page,
+    paragraph,
+    said,
+    section,
+    table,
+    tiles,
+)
+from uqhelpers.report.words import listed, percent, plain, shown
+
+SIGNED = SECTIONS["signed"]
+
+
+def own_version():
+    """The version of the package that wrote the card."""
+    try:
+        return version("uqhelpers")
+    except PackageNotFoundError:  # not installed: read from a checkout
+        from uqhelpers import __version__
+
+        return __version__
+
+
+def source(evidence, what):
+    """What the card was computed from."""
+    parts = [f"Computed from {evidence.count:,} {what} and from nothing else."]
+    parts.append(f"Intervals at {percent(evidence.level)}; seed {evidence.seed}; uqhelpers {own_version()}.")
+    if evidence.date:
+        parts.append(f"Dated {evidence.date}.")
+    return " ".join(parts)
+
+
+def people(evidence):
+    """What only a person can say: first what the model is for, and at the end who signed."""
+    headings = [heading for heading in SECTIONS.values() if heading != SIGNED]
+    headings += [heading for heading in evidence.said if heading not in SECTIONS.values()]
+    blocks = [said(heading, evidence.said.get(heading)) for heading in headings]
+    return section("In the words of those who are responsible", *blocks, kind="people")
+
+
+def signature(evidence):
+    return section("Signature", said(SIGNED, evidence.said.get(SIGNED)))
+
+
+def tile(evidence, name, called=None, as_percent=False, unit=None):
+    value, interval = shown(evidence.numbers[name], as_percent)
+    if unit:
+        value = f"{value} {unit}"
+    return (called or name[0].upper() + name[1:], value, interval)
+
+
+def row(evidence, name, meaning, as_percent=False, called=None):
+    """A row of a table of figures: its value, its interval, what it means."""
+    value, interval = shown(evidence.numbers[name], as_percent)
+    return (called or name[0].upper() + name[1:], [value, interval or "–", meaning])
+
+
+FIGURES = ["figure", "value", "interval", "what it says"]
+
+
+# --- classification -----------------------------------------------------------------------------------------
+
+
+def classification_page(evidence, limits):
+    """The page of a classifier, and the part of it that can stand in another."""
+    sections = [
+        glance_of_classes(evidence),
+        people(evidence),
+        section("What these numbers may not be used for", bullets(limits), kind="limits"),
+        probabilities(evidence),
+        abstaining(evidence),
+        classes.section_of(evidence),
+        parts(evidence, "accuracy", "accuracy"),
+        deciding(evidence),
+        strangers(evidence),
+        signature(evidence),
+    ]
+    what = f"predictions of {len(evidence.class_names)} classes"
+    return page(
+        evidence.title,
+        "Model card · classifier",
+        source(evidence, what),
+        filter(None, sections),
+    )
+
+
+def glance_of_classes(evidence):
+    numbers = evidence.numbers
+    band = numbers["expected calibration error if calibrated"]
+    entries = [
+        tile(evidence, "accuracy", as_percent=True),
+        tile(evidence, "negative log-likelihood", "Negative log-likelihood (nats)"),
+        (
+            "Calibration error",
+            percent(numbers["expected calibration error"].value),
+            f"by counting alone {percent(band.low).removesuffix(' %')} to {percent(band.high)}",
+        ),
+        (
+            f"Decided at a risk of {percent(evidence.risk)}",
+            percent(numbers["coverage at risk"].value),
+            f"promised: {percent(numbers['coverage at risk'].low)}",
+        ),
+    ]
+    if evidence.bill is not None:
+        entries.append(tile(evidence, "cost", "Cost of a decision"))
+    entries += [tile(evidence, f"AUROC[{name}]", f"AUROC, {name}") for name in list(evidence.strange)[:2]]
+    return section("At a glance", tiles(entries), kind="glance")
+
+
+def probabilities(evidence):
+    numbers = evidence.numbers
+    band, way = numbers["expected calibration error if calibrated"], numbers["calibration gap"]
+    rows = [
+        row(evidence, "accuracy", "share of the inputs whose likeliest class is the true one", True),
+        row(evidence, "negative log-likelihood", "nats an input; lower is better; punishes false certainty"),
+        row(evidence, "Brier score", "from 0 to 2; lower is better; the squared distance from the truth"),
+        row(
+            evidence,
+            "expected calibration error",
+            "mean distance of confidence and accuracy over the bins",
+            True,
+        ),
+        row(
+            evidence,
+            "expected calibration error if calibrated",
+            "what the same confidences would show if they were right: counting alone",
+            True,
+        ),
+        row(evidence, "calibration gap", "mean confidence minus accuracy: above 0 is over-confident", True),
+    ]
+    beyond = numbers["expected calibration error"].value > band.high
+    verdict = (
+        f"The calibration error is {'beyond' if beyond else 'no more than'} what counting alone explains: a "
+    )
+    verdict += "calibrated classifier with these confidences would show at least as much in "
+    verdict += f"{percent(evidence.excess)} of the draws. "
+    if way.low > 0 or way.high < 0:
+        verdict += f"On average the model is {'over' if way.low > 0 else 'under'}-confident."
+    else:
+        verdict += "Whether it is over- or under-confident on average cannot be told."
+    caption = (
+        "Each dot is a bin with its interval. Shaded: where the dot of a calibrated classifier would "
+        "lie, bin by bin; "
+        "orange dots lie outside. Grey columns: how many inputs a bin holds."
+    )
+    chart = figure(figures.reliability(evidence), caption)
+    return section(
+        "Do the probabilities mean what they say?",
+        paragraph(verdict),
+        chart,
+        table("Scores", FIGURES, rows, (3,)),
+    )
+
+
+def abstaining(evidence):
+    found = evidence.numbers["coverage at risk"]
+    by = "the score that was given" if evidence.own_score else "one minus the largest probability"
+    text = (
+        f"Inputs are ranked by {by}; the surest are decided, the rest is left to somebody else. At most "
+        f"{percent(evidence.risk)} of the decided may be wrong: on these inputs {percent(found.value)} "
+        "can be decided. "
+        f"That coverage was found on the same inputs; {percent(found.low)} can be promised with "
+        f"{percent(evidence.level)} confidence."
+    )
+    caption = (
+        "Risk of what is decided as more and more is decided. Grey: the stated risk, reached at the "
+        "orange dot; "
+        "green: the coverage that can be promised."
+    )
+    rows = [
+        row(
+            evidence,
+            "AUGRC",
+            "chance that a random input is decided and wrong, over all coverages; lower is better",
+        ),
+        (
+            f"Coverage at a risk of {percent(evidence.risk)}",
+            [
+                percent(found.value),
+                f"promised: {percent(found.low)}",
+                "share of the inputs that can be decided",
+            ],
+        ),
+    ]
+    return section(
+        "When should it leave the decision to somebody else?",
+        paragraph(text),
+        figure(figures.risk_coverage(evidence), caption),
+        table("Deciding and abstaining", FIGURES, rows, (3,)),
+    )
+
+
+def deciding(evidence):
+    bill = evidence.bill
+    if bill is None:
+        return None
+    numbers = evidence.numbers
+    names = {"cost": "Cost of the cheapest act, input by input"}
+    meanings = {
+        "cost": "what deciding by expected cost comes to, an input",
+        "cost of the likeliest class": "what habit comes to",
+        "saving over the likeliest class": "the difference of the two, paired",
+        "cost of the best single act": f"“{bill.acts[bill.single]}” for every input, chosen on these inputs",
+    }
+    rows = [
+        row(evidence, name, meanings[name], called=names.get(name)) for name in meanings if name in numbers
+    ]
+    matrix = [
+        (
+            act,
+            [*(plain(cost) for cost in costs), f"{int((bill.chosen == number).sum()):,}"],
+        )
+        for number, (act, costs) in enumerate(zip(bill.acts, bill.matrix, strict=True))
+    ]
+    body = [table("Costs", ["act", *(f"if {name}" for name in evidence.class_names), "chosen for"], matrix)]
+    body.append(table("What decisions cost", FIGURES, rows, (3,)))
+    if bill.spans:
+        steps = [f"“{bill.acts[act]}” from {percent(a)} to {percent(b)}" for act, a, b in bill.spans]
+        text = f"By the probability of {evidence.class_names[1]}, the cheapest act is {listed(steps, 20)}."
+        body.insert(0, paragraph(text))
+    else:
+        body.insert(0, paragraph("For each input the act of least expected cost is taken."))
+    if "threshold" in numbers:
+        caption = (
+            "Mean cost on these inputs for every threshold. Green: the threshold that the costs imply "
+            "for calibrated "
+            "probabilities; grey: one half."
+        )
+        body.append(figure(figures.cost_of_thresholds(evidence), caption))
+    return section("What do its errors cost?", *body)
+
+
+def strangers(evidence):
+    if not evidence.strange:
+        return None
+    rows = []
+    for name, scores in evidence.strange.items():
+        cells = [f"{len(scores):,}"]
+        for number, as_percent in ((f"AUROC[{name}]", False), (f"FPR95[{name}]", True)):
+            value, interval = shown(evidence.numbers[number], as_percent)
+            cells += [value, interval or "–"]
+        rows.append((name, cells))
+    head = ["kind", "inputs", "AUROC", "interval", "false alarms at 95 % found", "interval"]
+    entries = [('<rect class="familiar" width="26" height="12"/>', "familiar")]
+    for number, name in enumerate(evidence.strange):
+        entries.append((f'<path class="line {figures.kind_of(number)}" d="M1 6H25"/>', name))
+    caption = "Scores of familiar and of strange inputs, each as shares of their own number."
+    drawn = figure(f"{figures.scores(evidence)}{key(entries)}", caption)
+    text = (
+        "AUROC is the chance that a strange input scores above a familiar one; .5 is chance. The false "
+        "alarms are the familiar "
+        "inputs at or above the score that finds 95 % of the strange."
+    )
+    return section(
+        "Does it notice what is strange?", paragraph(text), drawn, table("Strange inputs", head, rows)
+    )
+
+
+# --- both ---------------------------------------------------------------------------------------------------
+
+
+def parts(evidence, name, xlabel):
+    """Every subgroup, and what looking at all of them means."""
+    judged = evidence.judged
+    if not judged:
+        return None
+    numbers, as_share = evidence.numbers, name in ("accuracy", "coverage")
+    others = [
+        other for other in ("calibration gap", "RMSE", "bias") if f"{other}[{judged[0].name}]" in numbers
+    ]
+    others = [other for other in others if other != name]
+    worst = min(judged, key=lambda group: group.p_value)
+    shown_rows = sorted(judged, key=lambda group: group.p_value)[: figures.ROWS]
+    kept = [group for group in judged if group in shown_rows]
+    forest = figures.forest(
+        [(group.name, numbers[f"{name}[{group.name}]"], group.p_value < UNUSUAL) for group in kept],
+        numbers[name].value,
+        xlabel,
+        xlabel[0].upper() + xlabel[1:],
+        as_share,
+        getattr(evidence, "promised", None) if name == "coverage" else None,
+    )
+    value = shown(numbers[f"{name}[{worst.name}]"], as_share)[0]
+    text = (
+        f"The most unusual of the {len(judged)} subgroups is “{worst.name}”, with {xlabel} {value}; that "
+        "of all inputs is "
+        f"{shown(numbers[name], as_share)[0]}. If being wrong had nothing to do with any of them, the "
+        "most unusual of "
+        f"{len(judged)} would still stand out at least as far in {percent(worst.p_value)} of the draws: "
+    )
+    text += (
+        "that is beyond chance."
+        if worst.p_value < UNUSUAL
+        else "no evidence that the model works differently for anybody."
+    )
+    caption = (
+        f"{xlabel[0].upper()}{xlabel[1:]} of each subgroup with its interval. Grey: all inputs; orange: "
+        "beyond chance."
+    )
+    if len(kept) < len(judged):
+        caption += f" The {len(kept)} most unusual of {len(judged)}."
+    head = ["subgroup", "inputs", xlabel, "interval"]
+    for other in others:
+        head += [other, "interval"]
+    rows = []
+    for group in judged:
+        cells = [f"{group.count:,}"]
+        for each in (name, *others):
+            share = each in ("accuracy", "coverage", "calibration gap")
+            value, interval = shown(numbers[f"{each}[{group.name}]"], share)
+            cells += [value, interval or "–"]
+        rows.append((group.name, [*cells, plain(group.p_value, 2)]))
+    return section(
+        "For whom does it work worse?",
+        paragraph(text),
+        figure(forest, caption),
+        table("Subgroups", [*head, "adjusted p"], rows),
+    )
+
+
+# --- regression ---------------------------------------------------------------------------------------------
+
+
+def regression_page(evidence, limits):
+    """The page of a regressor, and the part of it that can stand in another."""
+    name = "RMSE" if evidence.ends is None else "coverage"
+    label = "root mean square error" if evidence.ends is None else "coverage"
+    sections = [
+        glance_of_numbers(evidence),
+        people(evidence),
+        section("What these numbers may not be used for", bullets(limits), kind="limits"),
+        errors(evidence),
+        promises(evidence),
+        by_size(evidence, name, label),
+        parts(evidence, name, label),
+        signature(evidence),
+    ]
+    what = "predictions and targets"
+    return page(
+        evidence.title,
+        "Model card · regressor",
+        source(evidence, what),
+        filter(None, sections),
+    )
+
+
+def glance_of_numbers(evidence):
+    unit = evidence.unit
+    entries = [tile(evidence, "RMSE", "Root mean square error", unit=unit), tile(evidence, "bias", unit=unit)]
+    if evidence.ends is not None:
+        promise = f"Coverage, promised {percent(evidence.promised)}"
+        entries += [tile(evidence, "coverage", promise, True), tile(evidence, "width", unit=unit)]
+    if evidence.gaussian:
+        entries += [tile(evidence, "CRPS", unit=unit), tile(evidence, "negative log-likelihood")]
+    return section("At a glance", tiles(entries), kind="glance")
+
+
+def errors(evidence):
+    unit = f" in {evidence.unit}" if evidence.unit else ""
+    rows = [
+        row(evidence, "RMSE", f"root of the mean squared error{unit}; the large errors decide it"),
+        row(evidence, "mean absolute error", f"mean size of the errors{unit}"),
+        row(evidence, "bias", f"mean of prediction minus truth{unit}: above 0 is too high"),
+    ]
+    if evidence.gaussian:
+        rows += [
+            row(
+                evidence,
+                "negative log-likelihood",
+                "nats an input; lower is better; punishes a scale that is too small",
+            ),
+            row(evidence, "CRPS", f"the absolute error of a distribution{unit}; lower is better"),
+        ]
+    caption = "True values against predictions"
+    caption += f", {figures.CLOUD} of {evidence.count:,} by lot" if evidence.count > figures.CLOUD else ""
+    caption += "; bars: intervals of some of them." if evidence.ends is not None else "."
+    return section(
+        "How far off is it?", figure(figures.cloud(evidence), caption), table("Errors", FIGURES, rows, (3,))
+    )
+
+
+def promises(evidence):
+    if evidence.ends is None:
+        return None
+    found, promised = evidence.numbers["coverage"], evidence.promised
+    agree = found.low <= promised <= found.high
+    text = (
+        f"The intervals promise to hold {percent(promised)} of the targets, and held {shown(found, True)[0]} "
+        f"({shown(found, True)[1]}): {'in agreement' if agree else 'not in agreement'}."
+    )
+    rows = [
+        row(evidence, "coverage", f"share of the targets inside; promised {percent(promised)}", True),
+        row(evidence, "width", "mean width: among intervals that cover as promised, narrower is better"),
+        row(evidence, "interval score", "width plus a fine for every miss; lower is better"),
+    ]
+    body = [paragraph(text)]
+    if evidence.gaussian:
+        caption = (
+            "Where in its predicted Gaussian each target fell. Flat: the Gaussians are right; a hill: "
+            "too wide; a valley: too "
+            "narrow; a slope: a bias. Shaded: what counting alone allows; orange: outside."
+        )
+        body.append(figure(figures.histogram_of_places(evidence), caption))
+    return section("Do the intervals keep their promise?", *body, table("Intervals", FIGURES, rows, (3,)))
+
+
+def by_size(evidence, name, label):
+    names = evidence.parts.names
+    numbers, as_share = evidence.part_numbers, name == "coverage"
+    promised = evidence.promised
+    out = [
+        as_share and not numbers[f"{name}[{part}]"].low <= promised <= numbers[f"{name}[{part}]"].high
+        for part in names
+    ]
+    short = [part.split(": ", 1)[1] for part in names]
+    rows = [
+        (part, numbers[f"{name}[{whole}]"], stands)
+        for part, whole, stands in zip(short, names, out, strict=True)
+    ]
+    chart = figures.forest(rows, evidence.numbers[name].value, label, label, as_share, promised)
+    caption = (
+        f"{label[0].upper()}{label[1:]} where predictions are small and where they are large. Grey: all "
+        "inputs"
+    )
+    caption += "; green: the promise; orange: an interval that does not hold it." if as_share else "."
+    kinds = [kind for kind in ("coverage", "RMSE", "bias") if f"{kind}[{names[0]}]" in numbers]
+    head, body = ["prediction", "inputs"], []
+    for kind in kinds:
+        head += [kind, "interval"]
+    for part, whole, count in zip(short, names, evidence.parts.counts, strict=True):
+        cells = [f"{int(count):,}"]
+        for kind in kinds:
+            value, interval = shown(numbers[f"{kind}[{whole}]"], kind == "coverage")
+            cells += [value, interval or "–"]
+        body.append((part, cells))
+    return section(
+        "Is it as good where predictions are large?",
+        figure(chart, caption),
+        table("By size of the prediction", head, body),
+    )
