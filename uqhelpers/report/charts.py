@@ -4,7 +4,7 @@ from html import escape
 
 import numpy as np
 
-from uqhelpers.report.words import percent, plain
+from uqhelpers.report.words import percent, short
 
 WIDTH, HEIGHT = 470, 330
 TOP, RIGHT, BOTTOM = 14, 18, 52
@@ -68,7 +68,7 @@ class Chart:
         foot = self.height - BOTTOM
         for value in ticks(*self.x):
             at = f"{self.across(value):.1f}"
-            text = percent(value) if "x" in shares else plain(value)
+            text = percent(value) if "x" in shares else short(value)
             self.parts.append(f'<path class="grid" d="M{at} {TOP}V{foot}"/>')
             self.parts.append(f'<text x="{at}" y="{foot + 19}" text-anchor="middle">{text}</text>')
         middle = (self.left + WIDTH - RIGHT) / 2
@@ -86,7 +86,7 @@ class Chart:
             return
         for value in ticks(*self.y):
             at = float(self.down(value))
-            text = percent(value) if "y" in shares else plain(value)
+            text = percent(value) if "y" in shares else short(value)
             self.parts.append(f'<path class="grid" d="M{self.left} {at:.1f}H{WIDTH - RIGHT}"/>')
             self.parts.append(f'<text x="{self.left - 8}" y="{at + 4.5:.1f}" text-anchor="end">{text}</text>')
         centre = (TOP + foot) / 2

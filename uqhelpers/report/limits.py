@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from uqhelpers.report.words import listed, percent, plain
+from uqhelpers.report.words import listed, pair, percent, plain, promise_of
 
 FEW = 1000  # inputs
 SMALL = 30  # inputs of a class or a subgroup
@@ -14,7 +14,7 @@ def of_classification(evidence):
     numbers, count = evidence.numbers, evidence.count
     said = [
         general(),
-        few(count, reach(numbers["accuracy"]), "accuracy"),
+        few(count, reach(numbers["accuracy"])),
         rare_classes(evidence),
         confidences(evidence),
         groups(evidence),
@@ -35,11 +35,11 @@ def of_regression(evidence):
     low, high = evidence.mean.min(), evidence.mean.max()
     said = [
         general(),
-        few(evidence.count, None, "error"),
+        few(evidence.count, None),
         spread(evidence),
         average_coverage(evidence),
         groups(evidence),
-        f"Nothing is known about predictions outside {plain(low)} to {plain(high)}{_unit(evidence)}, "
+        f"Nothing is known about predictions outside {pair(low, high)}{_unit(evidence)}, "
         "and nothing about inputs unlike these: none were given.",
     ]
     return [sentence for sentence in said if sentence]
@@ -65,17 +65,14 @@ def general():
     )
 
 
-def few(count, half, what):
+def few(count, half):
     if count >= FEW:
         return None
-    end = (
-        f": two models whose {what} differs by less than about {percent(half)} cannot be told apart by it"
-        if half
-        else ": small differences between models cannot be told from it"
-    )
+    known = f": its accuracy is known to {plain(100 * half, 2)} points either way" if half else ""
     return (
-        f"The card rests on {count:,} inputs{end}. Rare failures do not show: of what happens once in "
-        f"{count:,} times, one in three such cards sees nothing."
+        f"The card rests on {count:,} inputs{known}. Rare failures do not show: of what happens once in "
+        f"{count:,} "
+        "times, about one in three such cards sees nothing."
     )
 
 
@@ -119,11 +116,9 @@ def groups(evidence):
         )
     count = len(judged)
     sentence = (
-        f"Only the {count} subgroups that were given were looked at, and not where they overlap. Of "
-        f"{count} subgroups one "
-        f"always looks worst, and of {count} intervals at {percent(evidence.level)} about "
-        f"{plain(count * (1 - evidence.level), 2)} miss by chance: a difference counts if its adjusted "
-        "p-value is small."
+        f"Only the {count} subgroups that were given were looked at, and not where they overlap. One of them "
+        f"always looks worst, and one interval in {plain(1 / (1 - evidence.level), 2)} misses by chance: a "
+        "difference counts if its adjusted p-value is small. A large one does not show that there is none."
     )
     small = [group.name for group in judged if group.count < SMALL]
     if small:
@@ -151,7 +146,7 @@ def chosen_coverage(evidence):
     return (
         f"The coverage of {percent(found.value)} at a risk of {percent(evidence.risk)} was found on these "
         "same inputs. "
-        f"What may be promised, with {percent(evidence.level)} confidence, is {percent(found.low)}."
+        f"What may be promised, with {percent(evidence.level)} confidence, is {promise_of(found)}."
     )
 
 

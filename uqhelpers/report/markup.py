@@ -31,9 +31,9 @@ def figure(chart, caption):
     return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def beside(*parts):
-    """Figures and text side by side where there is room."""
-    return f'<div class="beside">{"".join(map(str, parts))}</div>'
+def beside(words, drawn):
+    """Words and tables beside a figure, where there is room."""
+    return f'<div class="beside"><div>{words}</div>{drawn}</div>'
 
 
 def table(caption, head, rows, words=()):
@@ -46,7 +46,8 @@ def table(caption, head, rows, words=()):
     head : list of str
         What the rows are, then a heading for each column.
     rows : list of (str, list)
-        Name and cells of each row; a cell is text, or text and the strength of its colour from 0 to 1.
+        Name (or name and its meaning) and cells of each row; a cell is text, or text
+        and the strength of its colour from 0 to 1.
     words : collection of int
         Columns that hold words instead of numbers.
     """
@@ -55,14 +56,21 @@ def table(caption, head, rows, words=()):
         for number, name in enumerate(head)
     )
     body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>'
+        f'<tr><th scope="row">{_name(name)}</th>'
         f"{''.join(_cell(cell, number + 1 in words) for number, cell in enumerate(cells))}</tr>"
         for name, cells in rows
     )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="Table: {escape(caption)}"><div><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></div>"
+        f"<caption><span>{escape(caption)}</span></caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></div>"
     )
+
+
+def _name(name):
+    """What a row is, and under it, if given, what that means."""
+    if isinstance(name, str):
+        return escape(name)
+    return f"{escape(name[0])} <small>{escape(name[1])}</small>"
 
 
 def _cell(cell, wordy):
@@ -111,7 +119,8 @@ def page(title, kind, source, sections):
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{NOTHING_FETCHED}">'
-        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n<body><main>{article}</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n"
+        f'<body class="uq-page"><main>{article}</main></body></html>\n'
     )
     # In another page the headings stand two levels lower. Text has no tags of its own: all is escaped.
     inner = article

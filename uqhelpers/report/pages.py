@@ -17,7 +17,7 @@ from uqhelpers.report.markup import (
     table,
     tiles,
 )
-from uqhelpers.report.words import listed, percent, plain, shown
+from uqhelpers.report.words import MINUS, PERCENT, drawn, listed, percent, promise_of, short, shown
 
 SIGNED = SECTIONS["signed"]
 
@@ -32,13 +32,12 @@ def own_version():
         return __version__
 
 
-def source(evidence, what):
+def source(evidence, what, *given):
     """What the card was computed from."""
-    parts = [f"Computed from {evidence.count:,} {what} and from nothing else."]
-    parts.append(f"Intervals at {percent(evidence.level)}; seed {evidence.seed}; uqhelpers {own_version()}.")
-    if evidence.date:
-        parts.append(f"Dated {evidence.date}.")
-    return " ".join(parts)
+    also = [words for words, there in given if there]
+    text = f"Computed from {what}, {f'with {listed(also)}' if also else 'and from nothing else'}. "
+    text += f"Intervals at {percent(evidence.level)}; seed {evidence.seed}; uqhelpers {own_version()}."
+    return f"{text} Dated {evidence.date}." if evidence.date else text
 
 
 def people(evidence):
@@ -56,17 +55,17 @@ def signature(evidence):
 def tile(evidence, name, called=None, as_percent=False, unit=None):
     value, interval = shown(evidence.numbers[name], as_percent)
     if unit:
-        value = f"{value} {unit}"
+        interval = f"{interval} {unit}" if interval else unit
     return (called or name[0].upper() + name[1:], value, interval)
 
 
 def row(evidence, name, meaning, as_percent=False, called=None):
     """A row of a table of figures: its value, its interval, what it means."""
     value, interval = shown(evidence.numbers[name], as_percent)
-    return (called or name[0].upper() + name[1:], [value, interval or "–", meaning])
+    return ((called or name[0].upper() + name[1:], meaning), [value, interval or "–"])
 
 
-FIGURES = ["figure", "value", "interval", "what it says"]
+FIGURES = ["figure", "value", "interval"]
 
 
 # --- classification -----------------------------------------------------------------------------------------
@@ -86,13 +85,11 @@ def classification_page(evidence, limits):
         strangers(evidence),
         signature(evidence),
     ]
-    what = f"predictions of {len(evidence.class_names)} classes"
-    return page(
-        evidence.title,
-        "Model card · classifier",
-        source(evidence, what),
-        filter(None, sections),
-    )
+    what = f"{evidence.count:,} predictions of {len(evidence.class_names)} classes and their labels"
+    scored, costly = evidence.own_score, evidence.bill is not None
+    given = [("a score of uncertainty", scored), ("subgroups", evidence.judged), ("costs", costly)]
+    text = source(evidence, what, *given, ("strange inputs", evidence.strange))
+    return page(evidence.title, "Model card · classifier", text, filter(None, sections))
 
 
 def glance_of_classes(evidence):
@@ -104,12 +101,12 @@ def glance_of_classes(evidence):
         (
             "Calibration error",
             percent(numbers["expected calibration error"].value),
-            f"by counting alone {percent(band.low).removesuffix(' %')} to {percent(band.high)}",
+            f"by counting alone {percent(band.low).removesuffix(PERCENT)} to {percent(band.high)}",
         ),
         (
             f"Decided at a risk of {percent(evidence.risk)}",
             percent(numbers["coverage at risk"].value),
-            f"promised: {percent(numbers['coverage at risk'].low)}",
+            f"promised: {promise_of(numbers['coverage at risk'])}",
         ),
     ]
     if evidence.bill is not None:
@@ -144,7 +141,7 @@ def probabilities(evidence):
         f"The calibration error is {'beyond' if beyond else 'no more than'} what counting alone explains: a "
     )
     verdict += "calibrated classifier with these confidences would show at least as much in "
-    verdict += f"{percent(evidence.excess)} of the draws. "
+    verdict += f"{drawn(evidence.excess)}. "
     if way.low > 0 or way.high < 0:
         verdict += f"On average the model is {'over' if way.low > 0 else 'under'}-confident."
     else:
@@ -157,9 +154,7 @@ def probabilities(evidence):
     chart = figure(figures.reliability(evidence), caption)
     return section(
         "Do the probabilities mean what they say?",
-        paragraph(verdict),
-        chart,
-        table("Scores", FIGURES, rows, (3,)),
+        beside(paragraph(verdict) + table("Scores", FIGURES, rows), chart),
     )
 
 
@@ -170,7 +165,7 @@ def abstaining(evidence):
         f"Inputs are ranked by {by}; the surest are decided, the rest is left to somebody else. At most "
         f"{percent(evidence.risk)} of the decided may be wrong: on these inputs {percent(found.value)} "
         "can be decided. "
-        f"That coverage was found on the same inputs; {percent(found.low)} can be promised with "
+        f"That coverage was found on the same inputs; {promise_of(found)} can be promised with "
         f"{percent(evidence.level)} confidence."
     )
     caption = (
@@ -185,19 +180,16 @@ def abstaining(evidence):
             "chance that a random input is decided and wrong, over all coverages; lower is better",
         ),
         (
-            f"Coverage at a risk of {percent(evidence.risk)}",
-            [
-                percent(found.value),
-                f"promised: {percent(found.low)}",
-                "share of the inputs that can be decided",
-            ],
+            (f"Coverage at a risk of {percent(evidence.risk)}", "share of the inputs that can be decided"),
+            [percent(found.value), f"promised: {promise_of(found)}"],
         ),
     ]
     return section(
         "When should it leave the decision to somebody else?",
-        paragraph(text),
-        figure(figures.risk_coverage(evidence), caption),
-        table("Deciding and abstaining", FIGURES, rows, (3,)),
+        beside(
+            paragraph(text) + table("Deciding and abstaining", FIGURES, rows),
+            figure(figures.risk_coverage(evidence), caption),
+        ),
     )
 
 
@@ -219,26 +211,26 @@ def deciding(evidence):
     matrix = [
         (
             act,
-            [*(plain(cost) for cost in costs), f"{int((bill.chosen == number).sum()):,}"],
+            [*(short(cost) for cost in costs), f"{int((bill.chosen == number).sum()):,}"],
         )
         for number, (act, costs) in enumerate(zip(bill.acts, bill.matrix, strict=True))
     ]
-    body = [table("Costs", ["act", *(f"if {name}" for name in evidence.class_names), "chosen for"], matrix)]
-    body.append(table("What decisions cost", FIGURES, rows, (3,)))
+    text = "For each input the act of least expected cost is taken."
     if bill.spans:
         steps = [f"“{bill.acts[act]}” from {percent(a)} to {percent(b)}" for act, a, b in bill.spans]
         text = f"By the probability of {evidence.class_names[1]}, the cheapest act is {listed(steps, 20)}."
-        body.insert(0, paragraph(text))
-    else:
-        body.insert(0, paragraph("For each input the act of least expected cost is taken."))
+    body = paragraph(text) + table("What decisions cost", FIGURES, rows)
     if "threshold" in numbers:
         caption = (
-            "Mean cost on these inputs for every threshold. Green: the threshold that the costs imply "
-            "for calibrated "
-            "probabilities; grey: one half."
+            "Mean cost on these inputs for every threshold. Green: the threshold that the costs imply for "
+            "calibrated probabilities; grey: one half."
         )
-        body.append(figure(figures.cost_of_thresholds(evidence), caption))
-    return section("What do its errors cost?", *body)
+        body = beside(body, figure(figures.cost_of_thresholds(evidence), caption))
+    return section(
+        "What do its errors cost?",
+        body,
+        table("Costs", ["act", *(f"if {name}" for name in evidence.class_names), "chosen for"], matrix),
+    )
 
 
 def strangers(evidence):
@@ -256,14 +248,16 @@ def strangers(evidence):
     for number, name in enumerate(evidence.strange):
         entries.append((f'<path class="line {figures.kind_of(number)}" d="M1 6H25"/>', name))
     caption = "Scores of familiar and of strange inputs, each as shares of their own number."
-    drawn = figure(f"{figures.scores(evidence)}{key(entries)}", caption)
+    chart = figure(f"{figures.scores(evidence)}{key(entries)}", caption)
     text = (
         "AUROC is the chance that a strange input scores above a familiar one; .5 is chance. The false "
         "alarms are the familiar "
         "inputs at or above the score that finds 95 % of the strange."
     )
     return section(
-        "Does it notice what is strange?", paragraph(text), drawn, table("Strange inputs", head, rows)
+        "Does it notice what is strange?",
+        beside(paragraph(text), chart),
+        table("Strange inputs", head, rows),
     )
 
 
@@ -297,13 +291,9 @@ def parts(evidence, name, xlabel):
         "of all inputs is "
         f"{shown(numbers[name], as_share)[0]}. If being wrong had nothing to do with any of them, the "
         "most unusual of "
-        f"{len(judged)} would still stand out at least as far in {percent(worst.p_value)} of the draws: "
+        f"{len(judged)} would still stand out at least as far in {drawn(worst.p_value)}: "
     )
-    text += (
-        "that is beyond chance."
-        if worst.p_value < UNUSUAL
-        else "no evidence that the model works differently for anybody."
-    )
+    text += "that is beyond chance." if worst.p_value < UNUSUAL else "chance alone can bring that about."
     caption = (
         f"{xlabel[0].upper()}{xlabel[1:]} of each subgroup with its interval. Grey: all inputs; orange: "
         "beyond chance."
@@ -320,11 +310,10 @@ def parts(evidence, name, xlabel):
             share = each in ("accuracy", "coverage", "calibration gap")
             value, interval = shown(numbers[f"{each}[{group.name}]"], share)
             cells += [value, interval or "–"]
-        rows.append((group.name, [*cells, plain(group.p_value, 2)]))
+        rows.append((group.name, [*cells, f"{group.p_value:.{2 if group.p_value >= 0.095 else 4}f}"]))
     return section(
         "For whom does it work worse?",
-        paragraph(text),
-        figure(forest, caption),
+        beside(paragraph(text), figure(forest, caption)),
         table("Subgroups", [*head, "adjusted p"], rows),
     )
 
@@ -346,13 +335,10 @@ def regression_page(evidence, limits):
         parts(evidence, name, label),
         signature(evidence),
     ]
-    what = "predictions and targets"
-    return page(
-        evidence.title,
-        "Model card · regressor",
-        source(evidence, what),
-        filter(None, sections),
-    )
+    given = [("a Gaussian scale", evidence.gaussian), ("intervals", evidence.given_ends)]
+    what = f"{evidence.count:,} predictions and their targets"
+    text = source(evidence, what, *given, ("subgroups", evidence.judged))
+    return page(evidence.title, "Model card · regressor", text, filter(None, sections))
 
 
 def glance_of_numbers(evidence):
@@ -382,12 +368,23 @@ def errors(evidence):
             ),
             row(evidence, "CRPS", f"the absolute error of a distribution{unit}; lower is better"),
         ]
-    caption = "True values against predictions"
-    caption += f", {figures.CLOUD} of {evidence.count:,} by lot" if evidence.count > figures.CLOUD else ""
-    caption += "; bars: intervals of some of them." if evidence.ends is not None else "."
-    return section(
-        "How far off is it?", figure(figures.cloud(evidence), caption), table("Errors", FIGURES, rows, (3,))
+    own = f" {evidence.unit}" if evidence.unit else ""
+    text = (
+        f"A prediction is off by {shown(evidence.numbers['mean absolute error'])[0]}{own} on average, "
+        "and by "
+        f"{shown(evidence.numbers['RMSE'])[0]} in the root mean square, which large errors decide. "
     )
+    bias = evidence.numbers["bias"]
+    if bias.low is not None and (bias.low > 0 or bias.high < 0):
+        text += (
+            f"On average it is too {'high' if bias.low > 0 else 'low'}, by {shown(bias)[0].lstrip(MINUS)}."
+        )
+    else:
+        text += "Whether it is too high or too low on average cannot be told."
+    some = f", {figures.CLOUD} of {evidence.count:,} by lot" if evidence.count > figures.CLOUD else ""
+    bars = "; bars: intervals of some of them" if evidence.ends is not None else ""
+    chart = figure(figures.cloud(evidence), f"True values against predictions{some}{bars}.")
+    return section("How far off is it?", beside(paragraph(text) + table("Errors", FIGURES, rows), chart))
 
 
 def promises(evidence):
@@ -404,15 +401,16 @@ def promises(evidence):
         row(evidence, "width", "mean width: among intervals that cover as promised, narrower is better"),
         row(evidence, "interval score", "width plus a fine for every miss; lower is better"),
     ]
-    body = [paragraph(text)]
+    body = paragraph(text) + table("Intervals", FIGURES, rows)
     if evidence.gaussian:
-        caption = (
-            "Where in its predicted Gaussian each target fell. Flat: the Gaussians are right; a hill: "
-            "too wide; a valley: too "
-            "narrow; a slope: a bias. Shaded: what counting alone allows; orange: outside."
+        text = (
+            "The histogram shows where in its predicted Gaussian each target fell. It is flat if the "
+            "Gaussians are right; a hill says that they are too wide, a valley too narrow, a slope that "
+            "there is a bias."
         )
-        body.append(figure(figures.histogram_of_places(evidence), caption))
-    return section("Do the intervals keep their promise?", *body, table("Intervals", FIGURES, rows, (3,)))
+        caption = "Places of the targets. Shaded: what counting alone allows; orange: outside."
+        body = beside(body + paragraph(text), figure(figures.histogram_of_places(evidence), caption))
+    return section("Do the intervals keep their promise?", body)
 
 
 def by_size(evidence, name, label):
@@ -434,6 +432,15 @@ def by_size(evidence, name, label):
         "inputs"
     )
     caption += "; green: the promise; orange: an interval that does not hold it." if as_share else "."
+    text = (
+        f"The inputs, parted into {len(names)} by the size of the prediction, as nearly equal as ties allow. "
+    )
+    if as_share:
+        text += f"In {sum(out)} of them the interval of the coverage does not hold the promise."
+    else:
+        text += (
+            "A model whose errors grow with what it predicts needs a scale, or the logarithm of its target."
+        )
     kinds = [kind for kind in ("coverage", "RMSE", "bias") if f"{kind}[{names[0]}]" in numbers]
     head, body = ["prediction", "inputs"], []
     for kind in kinds:
@@ -446,6 +453,6 @@ def by_size(evidence, name, label):
         body.append((part, cells))
     return section(
         "Is it as good where predictions are large?",
-        figure(chart, caption),
+        beside(paragraph(text), figure(chart, caption)),
         table("By size of the prediction", head, body),
     )

@@ -12,6 +12,7 @@ from uqhelpers.report.arguments import as_date, as_details, as_sentence
 from uqhelpers.report.card import Card
 from uqhelpers.report.classification import as_level, as_open_share
 from uqhelpers.report.pages import regression_page
+from uqhelpers.report.words import pair
 
 __all__ = ["regression"]
 
@@ -254,7 +255,7 @@ def by_size(mean):
     edges = edges[edges < mean.max()]
     place = np.searchsorted(edges, mean, side="left")
     ends = [mean[place == number] for number in range(len(edges) + 1)]
-    names = [f"{part.min():.4g} to {part.max():.4g}" if len(part) else "" for part in ends]
+    names = [pair(part.min(), part.max()) if len(part) else "" for part in ends]
     kept = [number for number, part in enumerate(ends) if len(part)]
     place = np.searchsorted(kept, place)
     names = [f"prediction {number + 1} of {len(kept)}: {names[k]}" for number, k in enumerate(kept)]

@@ -3,6 +3,7 @@
 from math import floor, isfinite, log10
 
 MINUS = "−"
+PERCENT = "\u00a0%"  # stays with its number
 
 
 def percent(share, digits=None):
@@ -12,7 +13,7 @@ def percent(share, digits=None):
     value = 100 * share
     if digits is None:
         digits = 0 if abs(value - round(value)) < 1e-9 else 1 if 1 <= abs(value) <= 99 else 2
-    return f"{_signed(f'{value:.{digits}f}')} %"
+    return f"{_signed(f'{value:.{digits}f}')}{PERCENT}"
 
 
 def plain(value, figures=3):
@@ -27,6 +28,19 @@ def plain(value, figures=3):
     if -4 <= places <= 7:
         return _signed(f"{value:,.{max(places, 0)}f}")
     return _signed(f"{value:.{figures - 1}e}")
+
+
+def short(value):
+    """A round number as it is: ticks, costs."""
+    return _signed(f"{value:,.6g}")
+
+
+def pair(low, high):
+    """Two numbers, to the decimals that their distance asks for."""
+    wide = high - low
+    digits = min(max(2 - floor(log10(wide)), 0), 6) if isfinite(wide) and wide > 0 else None
+    ends = [plain(end) if digits is None else _signed(f"{end:,.{digits}f}") for end in (low, high)]
+    return " to ".join(ends) if wide else ends[0]
 
 
 def _signed(text):
@@ -62,8 +76,18 @@ def shown(number, as_percent=False):
         return write(value), ""
     ends = [write(end) for end in (low, high)]
     if as_percent:
-        ends[0] = ends[0].removesuffix(" %")
+        ends[0] = ends[0].removesuffix(PERCENT)
     return write(value), f"{ends[0]} to {ends[1]}"
+
+
+def promise_of(coverage):
+    """The coverage that can be promised."""
+    return percent(coverage.low) if coverage.low else "none"
+
+
+def drawn(share):
+    """How often something came about in draws."""
+    return "none of the draws" if share == 0 else f"{percent(share)} of the draws"
 
 
 def listed(names, most=6):
