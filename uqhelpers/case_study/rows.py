@@ -1,5 +1,6 @@
 """The rows of a table of patients, their parts, and what differences over random parts are worth."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +52,8 @@ def cancer():
     Street, Wolberg and Mangasarian (1993), Nuclear feature extraction for breast
     tumor diagnosis.
     """
-    from sklearn.datasets import load_breast_cancer
-
-    table = load_breast_cancer()
-    return Rows(table.data, 1 - table.target, tuple(map(str, table.feature_names)))
+    features, targets, names = _read("load_breast_cancer")
+    return Rows(features.copy(), 1 - targets, names)
 
 
 def diabetes():
@@ -70,10 +69,16 @@ def diabetes():
     ----------
     Efron, Hastie, Johnstone and Tibshirani (2004), Least angle regression.
     """
-    from sklearn.datasets import load_diabetes
+    features, targets, names = _read("load_diabetes", scaled=False)
+    return Rows(features.copy(), targets.copy(), names)
 
-    table = load_diabetes(scaled=False)
-    return Rows(table.data, table.target, tuple(map(str, table.feature_names)))
+
+@functools.cache
+def _read(loader, **options):
+    from sklearn import datasets
+
+    table = getattr(datasets, loader)(**options)
+    return table.data, table.target, tuple(map(str, table.feature_names))
 
 
 def split(labels, seed, shares=None):

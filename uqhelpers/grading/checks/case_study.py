@@ -1,10 +1,17 @@
 """Checks of the exercise on the case study: prices, a draw of one's own, and alarms."""
 
+import functools
+
 import numpy as np
 
 from uqhelpers import case_study
 
 from .._engine import expect_close, expect_parts, manual, part, question
+
+
+own_draw = functools.cache(
+    case_study.own_draw
+)  # the right answers ask for the same few draws again and again
 
 
 def asking(miss, needless, person, slips, low_slips=True, high_slips=True, swapped=False, empty=True):
@@ -70,9 +77,10 @@ def a_person_who_errs_is_asked_less_often(learner, seed):
         )
 
 
+@functools.cache
 def day_of(register, miss, needless, person, budget, places, part_of="choose", order="arrival", seen=True):
     """What the report rows of a draw cost, one after the other, with so many places at the person's."""
-    draw = case_study.own_draw(register)
+    draw = own_draw(register)
     doubts = case_study.expected_price(draw[part_of][0], miss, needless)
     limit = case_study.referral_limit(doubts, budget)
     probs, events = draw["report"]
@@ -87,6 +95,7 @@ def day_of(register, miss, needless, person, budget, places, part_of="choose", o
     return np.array([alone, len(asked), cost.mean()])
 
 
+@functools.cache
 def registers(seed):
     """Draws in which the places run out, and in which every known mistake is seen."""
     rng = np.random.default_rng(seed)
@@ -123,15 +132,13 @@ def a_budget_is_set_on_other_rows_and_places_run_out(learner, seed):
             what=names[0],
             mistakes={
                 "a mean over the patients is asked for, not a sum": [
-                    day_of(*bill)[0] * len(case_study.own_draw(bill[0])["report"][0]) for bill in bills
+                    day_of(*bill)[0] * len(own_draw(bill[0])["report"][0]) for bill in bills
                 ],
                 "that is the threshold of one half: take the one of the prices": [
                     habit(bill, 0.5) for bill in bills
                 ],
                 "that is what is expected to be paid: what was paid follows from what came": [
-                    case_study.expected_price(
-                        case_study.own_draw(bill[0])["report"][0], bill[1], bill[2]
-                    ).mean()
+                    case_study.expected_price(own_draw(bill[0])["report"][0], bill[1], bill[2]).mean()
                     for bill in bills
                 ],
             },
@@ -155,7 +162,7 @@ def a_budget_is_set_on_other_rows_and_places_run_out(learner, seed):
 
 
 def habit(bill, threshold):
-    probs, events = case_study.own_draw(bill[0])["report"]
+    probs, events = own_draw(bill[0])["report"]
     return case_study.price(probs >= threshold, events, bill[1], bill[2])
 
 
