@@ -166,7 +166,18 @@ def tilt_bet(tilt=0.6):
 
 
 def mirrored(bet):
-    """The same bet on scores that have fallen: on ranks from the other end."""
+    """The same bet on scores that have fallen: on ranks from the other end.
+
+    Parameters
+    ----------
+    bet : callable
+        From ranks to factors, such as ``miss_bet(0.1)``.
+
+    Returns
+    -------
+    callable
+        ``bet`` of one minus the ranks.
+    """
     return lambda p: bet(1 - _as_p_values(p))
 
 

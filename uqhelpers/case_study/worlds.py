@@ -199,6 +199,16 @@ def usual_bets(score):
     """What to bet on for a score: that the highest tenth is met twice as often, for a gap also the lowest.
 
     For predictions, which are high or low and little between, that all rise or fall.
+
+    Parameters
+    ----------
+    score : str
+        A name in ``SCORES``.
+
+    Returns
+    -------
+    list of callable
+        For ``Alarm``.
     """
     score = as_choice(score, "score", tuple(SCORES))
     tenth, tilt = miss_bet(0.1, 2), tilt_bet()
