@@ -17,6 +17,7 @@ from benchmarks import (
     bench_language_models,
     bench_mc_dropout,
     bench_mcmc,
+    bench_report,
     limits,
     provenance,
     reproduce,
@@ -192,6 +193,21 @@ def test_the_benchmark_of_answers_runs_small_and_draws_the_same():
     rows = bench_language_models.rows(prompts=8, samples=20, repeats=1, epochs=1)
     assert len(rows) == len(bench_language_models.BOUNDS)
     assert all(row["same"] > 0.98 for row in rows)
+
+
+def test_a_card_of_a_million_predictions_kept_to_its_seconds_and_its_memory():
+    rows = stored_rows("report")
+    assert len(rows) == 3
+    for row in rows.values():
+        assert "1,000,000" in row["note"]
+        assert row["ours_s"] <= bench_report.SECONDS
+        assert row["peak_bytes"] < bench_report.GIBIBYTES * 2**30
+
+
+def test_the_benchmark_of_cards_runs_small():
+    rows = bench_report.rows(inputs=2000, repeats=1)
+    assert [row["ratio"] is None for row in rows] == [False, True, True]
+    assert all(row["peak_bytes"] > 0 for row in rows)
 
 
 # --- the least there is to do -------------------------------------------------------------------------------

@@ -9,6 +9,14 @@ from typing import NamedTuple
 __all__ = ["Card", "Number", "Subgroup"]
 
 
+def described(kind):
+    """A named tuple whose docstring describes its fields: "alias for field number 0" says nothing."""
+    for field in kind._fields:
+        getattr(kind, field).__doc__ = None
+    return kind
+
+
+@described
 class Number(NamedTuple):
     """A figure with its interval.
 
@@ -24,6 +32,7 @@ class Number(NamedTuple):
     high: float | None = None
 
 
+@described
 class Subgroup(NamedTuple):
     """One part of the inputs, and how far it stands out.
 

@@ -78,7 +78,8 @@ class Chart:
         )
         if self.rows is not None:
             for number, name in enumerate(self.rows):
-                name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+                if len(name) > LONGEST:  # what tells names apart may stand at either end
+                    name = f"{name[: LONGEST // 2]}…{name[-(LONGEST // 2) :]}"
                 self.parts.append(
                     f'<text class="row" x="{self.left - 10}" y="{self.row(number) + 4.5:.1f}" '
                     f'text-anchor="end">{escape(name)}</text>'

@@ -109,7 +109,7 @@ def classification(
         Of the confidence, for the reliability diagram and the calibration error; from 2 to 100.
     seed : int
         For the draws that say what chance alone would show.
-    date : str or datetime.date, optional
+    date : str or date, optional
         Shown if given; nothing is read off the clock.
 
     Returns

@@ -50,8 +50,8 @@ def as_bill(costs, acts, probs, labels, predicted, class_names):
     matrix = as_real(costs, "costs", ndim=2)
     if matrix.shape[1] != classes or len(matrix) < 2:
         raise ValueError(
-            f"costs: expected at least two rows, one an act, and {classes} columns, one a class, "
-            f"got shape {matrix.shape}"
+            f"costs: expected at least two rows, one an act, and {classes} columns, one a class, got shape "
+            f"{matrix.shape}"
         )
     own = class_names if len(matrix) == classes else [f"act {number}" for number in range(len(matrix))]
     acts = as_names(acts, "acts", len(matrix), own)

@@ -58,8 +58,8 @@ def risk_coverage(evidence):
     x, y = np.append(0, curve.coverage[kept]), np.append(curve.risk[kept[0]], curve.risk[kept])
     top = max(float(y[x >= 0.05].max()), evidence.risk) * 1.15
     words = (
-        f"Risk-coverage curve: accepting every input, {percent(error)} are wrong; "
-        f"at a risk of {percent(evidence.risk)} the coverage is {percent(found.value)}."
+        f"Risk-coverage curve: accepting every input, {percent(error)} are wrong; at a risk of "
+        f"{percent(evidence.risk)} the coverage is {percent(found.value)}."
     )
     chart = Chart(
         words, (0.0, 1.0), (0.0, top), "coverage: share of the inputs decided", "risk: share of these wrong"
@@ -130,24 +130,34 @@ def scores(evidence):
     return chart
 
 
-def cost_of_thresholds(evidence):
-    """Of two classes and two acts, the mean cost at every threshold."""
-    bill, chances, labels = evidence.bill, evidence.chances, evidence.labels
+def cost_curve(bill, chances, labels):
+    """Of two classes and two acts, thresholds on the probability of class 1 and the mean cost from there on.
+
+    Returns
+    -------
+    cuts, paid : array, shape (K,)
+        Thresholds, falling from 1 to 0, and the mean cost if inputs with at least that
+        probability get the act that is cheaper for large ones.
+    """
+    (below, *_), (above, *_) = bill.spans
     order = np.argsort(-chances, kind="stable")
     ranked = chances[order].astype(np.float64)
-    (below, *_), (above, *_) = bill.spans
     change = (bill.matrix[above] - bill.matrix[below])[labels[order]]
     last = np.append(ranked[1:] != ranked[:-1], True)
     paid = bill.matrix[below][labels].mean() + np.append(0, np.cumsum(change)[last]) / len(labels)
-    cuts = np.append(1.0, ranked[last])
+    return np.append(1.0, ranked[last]), paid
+
+
+def cost_of_thresholds(evidence):
+    """Of two classes and two acts, the mean cost at every threshold."""
+    cuts, paid = cost_curve(evidence.bill, evidence.chances, evidence.labels)
     kept = thinned(cuts, 4 * POINTS)
     cuts, paid = np.append(cuts[kept], 0.0), np.append(paid[kept], paid[-1])
     at = evidence.numbers["threshold"].value
     low, high = span([*paid, 0.0] if paid.min() >= 0 else paid, 0.08)
     words = (
-        f"Mean cost against the threshold on the probability of {evidence.class_names[1]}. The costs put "
-        "it at "
-        f"{percent(at)}; habit puts it at 50 %."
+        f"Mean cost against the threshold on the probability of {evidence.class_names[1]}. The costs put it "
+        f"at {percent(at)}; habit puts it at 50 %."
     )
     chart = Chart(
         words,
@@ -157,7 +167,7 @@ def cost_of_thresholds(evidence):
         "mean cost of an input",
         "x",
     )
-    # Between two probabilities that occur, a threshold decides the same: a curve of steps.
+    # From one probability that occurs to the next a threshold decides the same: a curve of steps.
     chart.upright(0.5, "rule").upright(at, "promise")
     return chart.line(np.repeat(cuts, 2)[1:], np.repeat(paid, 2)[:-1])
 
@@ -199,8 +209,7 @@ def histogram_of_places(evidence, bins=10):
     outside = int(((shares < low) | (shares > high)).sum())
     words = (
         f"Histogram of where in its predicted Gaussian each target fell, in {bins} bins: flat if the "
-        "Gaussians are right. "
-        f"{outside} of {bins} bars lie outside what counting alone allows."
+        f"Gaussians are right. {outside} of {bins} bars lie outside what counting alone allows."
     )
     top = 1.12 * max(float(shares.max()), high)
     chart = Chart(

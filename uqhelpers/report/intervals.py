@@ -46,11 +46,13 @@ def root_mean_square(errors, level):
 def area_of_risk(score, wrong, level):
     """AUGRC with the interval of its Hájek projection: each input counts as wrong and as a threshold."""
     area = metrics.augrc(score, wrong)
-    values, ends, errors = tie_groups(score, wrong)
-    place, count = np.searchsorted(values, score), len(score)
+    _, ends, errors = tie_groups(score, wrong)
+    count, sizes = len(score), np.diff(ends, prepend=0)
     below = (np.append(0, errors[:-1]) + errors) / 2 / count  # errors below, ties counted half
     above = 1 - (np.append(0, ends[:-1]) + ends) / 2 / count
-    reach = mean(wrong * above[place] + below[place], level)
+    # One group of ties after the other, in each its errors first: the order of the inputs does not matter.
+    parts = np.stack([np.diff(errors, prepend=0), sizes - np.diff(errors, prepend=0)], axis=1)
+    reach = mean(np.repeat(np.stack([above + below, below], axis=1).ravel(), parts.ravel()), level)
     if reach.low is None:
         return Number(area)
     half = reach.high - reach.value

@@ -39,8 +39,8 @@ def of_regression(evidence):
         spread(evidence),
         average_coverage(evidence),
         groups(evidence),
-        f"Nothing is known about predictions outside {pair(low, high)}{_unit(evidence)}, "
-        "and nothing about inputs unlike these: none were given.",
+        f"Nothing is known about predictions outside {pair(low, high)}{_unit(evidence)}, and nothing about "
+        "inputs unlike these: none were given.",
     ]
     return [sentence for sentence in said if sentence]
 
@@ -57,11 +57,9 @@ def reach(number):
 def general():
     return (
         "Every interval covers one thing: that these inputs were drawn by chance, each on its own, from "
-        "where the "
-        "model will be used. It knows nothing of wrong labels, of a world that changes, of several "
-        "inputs from one "
-        "source. If a model, a temperature or a threshold was chosen on these same inputs, all figures "
-        "are too good."
+        "where the model will be used. It knows nothing of wrong labels, of a world that changes, of "
+        "several inputs from one source. If a model, a temperature or a threshold was chosen on these same "
+        "inputs, all figures are too good."
     )
 
 
@@ -69,11 +67,9 @@ def few(count, half):
     if count >= FEW:
         return None
     known = f": its accuracy is known to {plain(100 * half, 2)} points either way" if half else ""
-    return (
-        f"The card rests on {count:,} inputs{known}. Rare failures do not show: of what happens once in "
-        f"{count:,} "
-        "times, about one in three such cards sees nothing."
-    )
+    rare = f": of what happens once in {count:,} times, about one in three such cards sees nothing"
+    rare = rare if count >= SMALL else ""
+    return f"The card rests on {count:,} inputs{known}. Rare failures do not show{rare}."
 
 
 def rare_classes(evidence):
@@ -91,19 +87,18 @@ def confidences(evidence):
     error = evidence.numbers["expected calibration error"].value
     band = evidence.numbers["expected calibration error if calibrated"]
     if error > band.high:
-        way = "sure" if evidence.numbers["calibration gap"].value > 0 else "unsure"
+        gap = evidence.numbers["calibration gap"]
+        way = ", and on average the model is too sure" if gap.low > 0 else ""
+        way = ", and on average the model is not sure enough" if gap.high < 0 else way
         return (
             f"The confidences are not frequencies: their calibration error, {percent(error)}, is beyond "
-            "what counting "
-            f"alone explains (up to {percent(band.high)}), and on average the model is too {way}. A "
-            "threshold that "
-            "was computed from costs, or a sum of probabilities, inherits that."
+            f"what counting alone explains (up to {percent(band.high)}){way}. A threshold that was computed "
+            "from costs, or a sum of probabilities, inherits that."
         )
     return (
         f"A calibration error of {percent(error)} is no more than counting alone explains on "
-        f"{evidence.count:,} inputs. "
-        "It does not show that the confidences are right in each class, in each subgroup, or for any one "
-        "input."
+        f"{evidence.count:,} inputs. It does not show that the confidences are right in each class, in each "
+        "subgroup, or for any one input."
     )
 
 
@@ -111,14 +106,15 @@ def groups(evidence):
     judged = evidence.judged
     if not judged:
         return (
-            "No subgroups were given: the card does not say for whom the model works worse, and may not "
-            "be quoted as if it did."
+            "No subgroups were given: the card does not say for whom the model works worse, and may not be "
+            "quoted as if it did."
         )
     count = len(judged)
     sentence = (
-        f"Only the {count} subgroups that were given were looked at, and not where they overlap. One of them "
-        f"always looks worst, and one interval in {plain(1 / (1 - evidence.level), 2)} misses by chance: a "
-        "difference counts if its adjusted p-value is small. A large one does not show that there is none."
+        f"Only the {count} subgroups that were given were looked at, and not where they overlap. One of "
+        f"them always looks worst, and one interval in {plain(1 / (1 - evidence.level), 2)} misses by "
+        "chance: a difference counts if its adjusted p-value is small. A large one does not show that "
+        "there is none."
     )
     small = [group.name for group in judged if group.count < SMALL]
     if small:
@@ -133,9 +129,8 @@ def strange(evidence):
             "these."
         )
     return (
-        f"How well strange inputs are found was measured on {listed(list(evidence.strange))} alone, and "
-        "on as many as there "
-        "were: other kinds may pass unnoticed."
+        f"How well strange inputs are found was measured on {listed(list(evidence.strange))} alone, and on "
+        "as many as there were: other kinds may pass unnoticed."
     )
 
 
@@ -145,8 +140,8 @@ def chosen_coverage(evidence):
         return None
     return (
         f"The coverage of {percent(found.value)} at a risk of {percent(evidence.risk)} was found on these "
-        "same inputs. "
-        f"What may be promised, with {percent(evidence.level)} confidence, is {promise_of(found)}."
+        f"same inputs. What may be promised, with {percent(evidence.level)} confidence, is "
+        f"{promise_of(found)}."
     )
 
 
@@ -157,18 +152,17 @@ def costs(evidence):
             "errors cost the same."
         )
     return (
-        "The costs are taken as given, and the same for everybody. Decisions that follow from them are "
-        "the cheapest only as "
-        "far as the probabilities are calibrated, and where classes are as frequent as here."
+        "The costs are taken as given, and the same for everybody. Decisions that follow from them are the "
+        "cheapest only as far as the probabilities are calibrated, and where classes are as frequent as "
+        "here."
     )
 
 
 def spread(evidence):
     if evidence.ends is None:
         return (
-            "Neither a scale nor intervals were given: the errors are those of all inputs together, and "
-            "no single prediction "
-            "says how far off it may be."
+            "Neither a scale nor intervals were given: the errors are those of all inputs together, and no "
+            "single prediction says how far off it may be."
         )
     if evidence.gaussian:
         text = "The scale was read as that of a Gaussian"

@@ -65,6 +65,12 @@ def row(evidence, name, meaning, as_percent=False, called=None):
     return ((called or name[0].upper() + name[1:], meaning), [value, interval or "–"])
 
 
+# What a subgroup may have more of than chance explains.
+EVENTS = {
+    "accuracy": "being wrong",
+    "coverage": "falling outside the interval",
+    "RMSE": "being among the tenth with the largest errors",
+}
 FIGURES = ["figure", "value", "interval"]
 
 
@@ -147,9 +153,8 @@ def probabilities(evidence):
     else:
         verdict += "Whether it is over- or under-confident on average cannot be told."
     caption = (
-        "Each dot is a bin with its interval. Shaded: where the dot of a calibrated classifier would "
-        "lie, bin by bin; "
-        "orange dots lie outside. Grey columns: how many inputs a bin holds."
+        "Each dot is a bin with its interval. Shaded: where the dot of a calibrated classifier would lie, "
+        "bin by bin; orange dots lie outside. Grey columns: how many inputs a bin holds."
     )
     chart = figure(figures.reliability(evidence), caption)
     return section(
@@ -163,15 +168,13 @@ def abstaining(evidence):
     by = "the score that was given" if evidence.own_score else "one minus the largest probability"
     text = (
         f"Inputs are ranked by {by}; the surest are decided, the rest is left to somebody else. At most "
-        f"{percent(evidence.risk)} of the decided may be wrong: on these inputs {percent(found.value)} "
-        "can be decided. "
-        f"That coverage was found on the same inputs; {promise_of(found)} can be promised with "
+        f"{percent(evidence.risk)} of the decided may be wrong: on these inputs {percent(found.value)} can "
+        f"be decided. That coverage was found on the same inputs; {promise_of(found)} can be promised with "
         f"{percent(evidence.level)} confidence."
     )
     caption = (
-        "Risk of what is decided as more and more is decided. Grey: the stated risk, reached at the "
-        "orange dot; "
-        "green: the coverage that can be promised."
+        "Risk of what is decided as more and more is decided. Grey: the stated risk, reached at the orange "
+        "dot; green: the coverage that can be promised."
     )
     rows = [
         row(
@@ -251,8 +254,7 @@ def strangers(evidence):
     chart = figure(f"{figures.scores(evidence)}{key(entries)}", caption)
     text = (
         "AUROC is the chance that a strange input scores above a familiar one; .5 is chance. The false "
-        "alarms are the familiar "
-        "inputs at or above the score that finds 95 % of the strange."
+        "alarms are the familiar inputs at or above the score that finds 95 % of the strange."
     )
     return section(
         "Does it notice what is strange?",
@@ -287,16 +289,17 @@ def parts(evidence, name, xlabel):
     )
     value = shown(numbers[f"{name}[{worst.name}]"], as_share)[0]
     text = (
-        f"The most unusual of the {len(judged)} subgroups is “{worst.name}”, with {xlabel} {value}; that "
-        "of all inputs is "
-        f"{shown(numbers[name], as_share)[0]}. If being wrong had nothing to do with any of them, the "
-        "most unusual of "
-        f"{len(judged)} would still stand out at least as far in {drawn(worst.p_value)}: "
+        f"The most unusual of the {len(judged)} subgroups is “{worst.name}”, with {xlabel} {value}; that of "
+        f"all inputs is {shown(numbers[name], as_share)[0]}. If {EVENTS[name]} had nothing to do with any "
+        f"of them, the most unusual of {len(judged)} would still stand out at least as far in "
+        f"{drawn(worst.p_value)}: "
     )
-    text += "that is beyond chance." if worst.p_value < UNUSUAL else "chance alone can bring that about."
+    text += (
+        "chance alone seldom does that." if worst.p_value < UNUSUAL else "chance alone can bring that about."
+    )
     caption = (
         f"{xlabel[0].upper()}{xlabel[1:]} of each subgroup with its interval. Grey: all inputs; orange: "
-        "beyond chance."
+        f"adjusted p below {short(UNUSUAL)}."
     )
     if len(kept) < len(judged):
         caption += f" The {len(kept)} most unusual of {len(judged)}."
@@ -370,9 +373,8 @@ def errors(evidence):
         ]
     own = f" {evidence.unit}" if evidence.unit else ""
     text = (
-        f"A prediction is off by {shown(evidence.numbers['mean absolute error'])[0]}{own} on average, "
-        "and by "
-        f"{shown(evidence.numbers['RMSE'])[0]} in the root mean square, which large errors decide. "
+        f"A prediction is off by {shown(evidence.numbers['mean absolute error'])[0]}{own} on average, and "
+        f"by {shown(evidence.numbers['RMSE'])[0]} in the root mean square, which large errors decide. "
     )
     bias = evidence.numbers["bias"]
     if bias.low is not None and (bias.low > 0 or bias.high < 0):
@@ -393,8 +395,9 @@ def promises(evidence):
     found, promised = evidence.numbers["coverage"], evidence.promised
     agree = found.low <= promised <= found.high
     text = (
-        f"The intervals promise to hold {percent(promised)} of the targets, and held {shown(found, True)[0]} "
-        f"({shown(found, True)[1]}): {'in agreement' if agree else 'not in agreement'}."
+        f"The intervals promise to hold {percent(promised)} of the targets, and held "
+        f"{shown(found, True)[0]} ({shown(found, True)[1]}): "
+        f"{'in agreement' if agree else 'not in agreement'}."
     )
     rows = [
         row(evidence, "coverage", f"share of the targets inside; promised {percent(promised)}", True),

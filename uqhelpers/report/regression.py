@@ -94,7 +94,7 @@ def regression(
         Of all intervals around figures, above .5 and below 1.
     seed : int
         For the draws that say what chance alone would show, and for the points of a figure.
-    date : str or datetime.date, optional
+    date : str or date, optional
         Shown if given; nothing is read off the clock.
 
     Returns

@@ -52,8 +52,8 @@ def _as_grouping(name, values, where, length):
     kinds, place = np.unique(array, return_inverse=True)
     if len(kinds) < 2:
         raise ValueError(
-            f"{where}: expected at least two subgroups, got one ({_word(kinds[0])} for every input): "
-            "the others are empty"
+            f"{where}: expected at least two subgroups, got one ({_word(kinds[0])} for every input): the "
+            "others are empty"
         )
     words = [_word(kind) for kind in kinds]
     if len(set(words)) < len(words) or not all(word.strip() for word in words):
@@ -72,7 +72,7 @@ def _plain(values, where):
     except ValueError as error:
         raise ValueError(f"{where}: expected a vector, got rows of different lengths") from error
     if array.dtype.kind in "OT":
-        if any(value is None or value != value for value in array.ravel()):
+        if any(map(_is_missing, array.ravel())):
             raise ValueError(f"{where}: expected a value for every input, got some that are missing")
         array = array.astype(str)
     if array.dtype.kind not in "biufU":
@@ -80,6 +80,11 @@ def _plain(values, where):
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{where}: expected a value for every input, got NaN or infinity")
     return array
+
+
+def _is_missing(value):
+    """None, NaN, and pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def _word(value):
@@ -123,17 +128,25 @@ def judged(groupings, wrong, seed):
     ]
 
 
+def crossings(groupings):
+    """Where groupings cross: an input of each crossing, and the crossing of each input."""
+    place = np.zeros(len(groupings[0].place), np.int64)
+    for grouping in groupings:
+        together = place * len(grouping.names) + grouping.place
+        _, first, place = np.unique(together, return_index=True, return_inverse=True)
+    return first, place
+
+
 def _drawn(groupings, mistakes, seed):
     """Wrong inputs in each subgroup when they fall anywhere, shape (draws, subgroups), in parts."""
-    cells, place = np.unique(
-        np.stack([grouping.place for grouping in groupings]), axis=1, return_inverse=True
-    )
-    sizes = np.bincount(place.ravel())
+    first, place = crossings(groupings)
+    sizes = np.bincount(place)
     rng = np.random.default_rng(seed)
     draws = min(DRAWS, max(100, IN_ALL // len(sizes)))
     step = max(1, AT_ONCE // len(sizes))
-    members = [np.eye(len(grouping.names))[row] for grouping, row in zip(groupings, cells, strict=True)]
-    members = np.concatenate(members, axis=1)
+    members = np.concatenate(
+        [np.eye(len(grouping.names))[grouping.place[first]] for grouping in groupings], axis=1
+    )
     for start in range(0, draws, step):
         size = min(step, draws - start)
         yield rng.multivariate_hypergeometric(sizes, mistakes, size=size, method="marginals") @ members
