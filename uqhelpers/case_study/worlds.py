@@ -134,7 +134,7 @@ class Clinic:
         return share / share.sum()
 
     def years(
-        self, drift="quiet", size=0.0, years=100, patients=500, onset=100, past=114, seed=0, scores=None
+        self, drift="quiet", size=0.0, years=100, patients=500, onset=100, past=115, seed=0, scores=None
     ):
         """Simulate years, each with its own past.
 
