@@ -11,11 +11,12 @@ and ``adwin`` are what is often used instead; a ``Clinic`` simulates the years.
 A *score* is higher for what fits less.
 """
 
-from uqhelpers.case_study import alarms, costs, rivals, rows, worlds
+from uqhelpers.case_study import alarms, bets, costs, rivals, rows, worlds
 from uqhelpers.case_study.alarms import *  # noqa: F403
+from uqhelpers.case_study.bets import *  # noqa: F403
 from uqhelpers.case_study.costs import *  # noqa: F403
 from uqhelpers.case_study.rivals import *  # noqa: F403
 from uqhelpers.case_study.rows import *  # noqa: F403
 from uqhelpers.case_study.worlds import *  # noqa: F403
 
-__all__ = [*rows.__all__, *costs.__all__, *alarms.__all__, *rivals.__all__, *worlds.__all__]
+__all__ = [*rows.__all__, *costs.__all__, *bets.__all__, *alarms.__all__, *rivals.__all__, *worlds.__all__]

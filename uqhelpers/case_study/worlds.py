@@ -12,7 +12,7 @@ from uqhelpers._checks import (
     as_real,
     as_whole,
 )
-from uqhelpers.case_study.alarms import mirrored, miss_bet, online_p_values, tilt_bet
+from uqhelpers.case_study.bets import mirrored, miss_bet, online_p_values, tilt_bet
 from uqhelpers.case_study.costs import expected_price
 
 __all__ = ["DRIFTS", "LABELLED", "SCORES", "Clinic", "Years", "magnified", "usual_bets"]
