@@ -30,6 +30,7 @@ TAGS = {
 ALLOWED = {
     "": ["95 %", "0.5"],  # every chapter: the rate that gives FPR95 its name, a fair coin
     "bayesian_linear_regression": ["95 %"],  # what is promised, not what was reached
+    "case_study": ["at 5 %", "the 5 %", "with 5 %", "20 % too large"],  # meant, or chosen
     "conformal": ["90 %", "85 %", "at most 5 %"],  # what is promised, not what was reached
     "leaderboard": ["in 98 %", "than 90 %", "at least .78", "at least .93"],  # promised; published
     "mc_dropout": [

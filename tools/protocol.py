@@ -15,7 +15,7 @@ from tools.book import ROOT
 
 PARTS = ("mean", "total", "aleatoric", "epistemic", "confidence")
 GROUND = {"batches", "data", "dropout", "features", "logistic", "metrics", "models", "plots", "training"}
-SYNTHESIS = {"language_models", "leaderboard", "report"}
+SYNTHESIS = {"case_study", "language_models", "leaderboard", "report"}
 APART = {"grading"}
 RETURNS = re.compile(r"^Returns\n-+\n(?:\w+ : )?([\w.]+)", re.MULTILINE)
 

@@ -24,6 +24,7 @@ _MODULES = (
     "batches",
     "bayesian_linear_regression",
     "calibration",
+    "case_study",
     "confidnet",
     "conformal",
     "credal",
