@@ -23,8 +23,8 @@ CHANGES = {
     "lengths 30 % too large": ("magnification", 0.3),
     "1.6 times as many cancers": ("more cancers", 1.6),
     "hard decisions 5 times as often": ("harder patients", 5.0),
-    "one verdict in twenty otherwise": ("other verdicts", 0.05),
-    "one verdict in ten otherwise": ("other verdicts", 0.1),
+    "one verdict in twenty otherwise": ("another disease", 0.05),
+    "one verdict in ten otherwise": ("another disease", 0.1),
 }
 
 
