@@ -421,7 +421,7 @@ def test_each_drift_changes_what_it_says(clinic):
     assert after("magnification", 0.2)[2].mean() == pytest.approx(1.44 * areas.mean(), rel=0.02)
     doubt = case_study.expected_price(probs.ravel(), 20, 1).mean()
     assert case_study.expected_price(after("harder patients", 5.0)[1].ravel(), 20, 1).mean() > 1.1 * doubt
-    flipped, same, _ = after("other verdicts", 0.2)
+    flipped, same, _ = after("another disease", 0.2)
     assert same.mean() == pytest.approx(probs.mean(), abs=0.02)
     assert flipped.mean() == pytest.approx(0.8 / 3 + 0.2 * 2 / 3, abs=0.02)
 

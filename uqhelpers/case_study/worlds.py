@@ -22,7 +22,7 @@ DRIFTS = {
     "magnification": "all lengths are measured too large by a share `size`, areas by its square",
     "more cancers": "`size` times as many of the patients have the event",
     "harder patients": "the quarter whose decision is dearest comes `size` times as often",
-    "other verdicts": "a share `size` of the labels is recorded the other way round",
+    "another disease": "a share `size` of the patients has the other truth behind the same measurements",
 }
 SCORES = {
     "inputs": "how far the measurements lie from those that were learned from",
@@ -172,7 +172,7 @@ class Clinic:
             for before, now in zip(self._read(), changed, strict=True)
         )
         events = self.events[np.concatenate([first, then], axis=1)]
-        if drift == "other verdicts":
+        if drift == "another disease":
             events[:, past + onset :] ^= rng.random((years, after)) < size
         every = {
             "inputs": strange,
