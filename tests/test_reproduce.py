@@ -14,6 +14,7 @@ from benchmarks import (
     reproduce_active_learning,
     reproduce_active_learning_pools,
     reproduce_adversarial,
+    reproduce_case_study,
     reproduce_confidnet,
     reproduce_conformal,
     reproduce_ddu,
@@ -614,3 +615,42 @@ def test_the_worlds_run_small():
     assert set(world["area"]) == set(reproduce_language_models.SCORES)
     rates = reproduce_language_models.inventions(0, (1,), people=30, lines=60, places=5)
     assert 0 <= rates["likeliest, 1"] <= 1
+
+
+# --- the case study -----------------------------------------------------------------------------------------
+
+
+def test_the_stored_page_of_the_case_is_that_of_the_stored_figures():
+    content, page = stored("case_study")
+    assert len(content["runs"]) >= 10
+    assert page.startswith(reproduce_case_study.page(content["runs"]))
+
+
+def test_ten_thousand_quiet_years_keep_to_the_stated_rate():
+    runs = stored("case_study")[0]["runs"]
+    for name in reproduce_case_study.alarms():
+        shares = [run["quiet"][name] for run in runs]
+        # A thousand years for each network, and one simulated limit for all of them.
+        assert np.mean(shares) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 10_000 + 0.05 * 0.95 / 2000)
+    assert min(run["quiet"]["a test at 5 % for each patient"] for run in runs) > 0.25
+
+
+def test_each_change_is_heard_by_the_alarms_that_can_hear_it():
+    runs = stored("case_study")[0]["runs"]
+
+    def heard(name, change):
+        late = [d for run in runs for d in run["delays"][name][change]]
+        return np.mean([d is not None for d in late])
+
+    verdicts, cancers = "one verdict in ten otherwise", "1.6 times as many cancers"
+    assert heard("misfit, CUSUM", verdicts) > 0.6
+    assert max(heard("inputs, CUSUM", verdicts), heard("predictions, CUSUM", verdicts)) < 0.1
+    assert heard("predictions, CUSUM", cancers) > 0.7 > 0.2 > heard("misfit, CUSUM", cancers)
+    sizes = [heard("gap, CUSUM", f"lengths {size} % too large") for size in (5, 10, 20, 30)]
+    assert sizes == sorted(sizes)
+
+
+def test_the_case_runs_small():
+    run = reproduce_case_study.one_run(0, quiet=2, changed=1)
+    assert set(run["quiet"]) == {*reproduce_case_study.alarms(), "a test at 5 % for each patient"}
+    assert reproduce_case_study.page([run, run]).startswith("# Alarms")
