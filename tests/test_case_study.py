@@ -187,6 +187,12 @@ def test_a_bet_on_the_gap_is_fair_if_the_probability_is_right_and_only_then(p):
         assert true * win + (1 - true) * lose != pytest.approx(1, abs=1e-3)
 
 
+def test_a_bet_on_the_gap_is_blind_at_one_half_and_there_alone():
+    assert case_study.gap_bets([1, 0], [0.5, 0.5], tilt=1.5).tolist() == pytest.approx([1, 1])
+    beside = case_study.gap_bets([1, 0, 1, 0], [0.45, 0.45, 0.55, 0.55], tilt=1.5)
+    assert (np.abs(beside - 1) > 0.01).all()
+
+
 def test_misses_of_a_fixed_threshold_are_an_urn():
     """The chain of chances is the beta-binomial law that the count of misses is known to have."""
     n, alpha, steps = 19, 0.1, 6
@@ -286,6 +292,39 @@ def test_in_a_thousand_quiet_years_it_rings_as_rarely_as_it_says(name, statistic
     assert rings <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1000)
     if statistic == "cusum" and name != "misses":  # the limit is not only kept, it is used
         assert rings >= 0.05 - 3 * np.sqrt(0.05 * 0.95 / 1000) - 0.005
+
+
+UNFAIR = {
+    "a little too much for every rank": lambda p: np.full(np.shape(p), 1.0095),
+    "a tilt": lambda p: 1.009 * case_study.tilt_bet(0.6)(p),
+}
+
+
+@pytest.mark.parametrize("statistic", ["wealth", "restarts"])
+@pytest.mark.parametrize("name", UNFAIR)
+def test_a_bet_with_a_mean_above_one_is_made_fair(name, statistic):
+    """As it comes, the first of them would ring in every quiet year."""
+    alarm = case_study.Alarm(UNFAIR[name], 0.05, 500, statistic)
+    years = 1 - np.random.default_rng(0).random((1000, 500))
+    watch = alarm.follow(years)
+    assert np.isfinite(watch.rings).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1000)
+    one_by_one = []
+    for rank in years[0]:
+        alarm.update(rank)
+        one_by_one.append(alarm.value)
+    assert np.allclose(one_by_one, watch.values[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("statistic", ["wealth", "restarts"])
+@pytest.mark.parametrize("name", BETS)
+def test_a_fair_bet_is_left_as_it_is(name, statistic):
+    (bet,) = case_study.Alarm(BETS[name], 0.05, YEAR, statistic).bets
+    assert bet is BETS[name]
+
+
+def test_a_mean_above_one_at_the_smallest_ranks_is_seen():
+    with pytest.raises(ValueError, match=r"^bet: expected a density on .0, 1., got one with the mean 1\.04"):
+        case_study.Alarm(lambda p: 1.05 * case_study.power_bet(0.2)(p), statistic="wealth")
 
 
 def test_with_ranks_among_a_fixed_set_it_rings_too_often(alarms):

@@ -353,7 +353,7 @@ def test_where_nothing_is_wrong_nobody_stands_out():
     probs, labels = np.eye(2)[[0, 1] * 10], np.array([0, 1] * 10)
     card = report.classification(probs, labels, title="t", groups=labels)
     assert {group.p_value for group in card.subgroups} == {1.0}
-    assert "No input was taken for another class." in card.html
+    assert "No input was taken for another class: in each the true one is the likeliest." in card.html
 
 
 # --- costs --------------------------------------------------------------------------------------------------
@@ -417,6 +417,89 @@ def test_an_act_that_is_never_the_cheapest_leaves_no_threshold():
     card = report.classification(*classifier(classes=2), title="t", costs=[[0, 0], [1, 1]])
     assert not [name for name in card.numbers if name.startswith("threshold")]
     assert card.numbers["cost"].value == 0
+
+
+def certain(*rows):
+    """Probabilities and labels of (how many, probability of class 1, label)."""
+    chance, labels = (np.concatenate([np.full(n, row[i]) for n, *row in rows]) for i in (0, 1))
+    return np.stack([1 - chance, chance], axis=1), labels.astype(int)
+
+
+MISS = {"costs": [[0, 20], [1, 0]], "acts": ["wait", "biopsy"], "class_names": ["benign", "malignant"]}
+
+
+def test_an_error_that_was_not_seen_is_said_with_what_it_could_add():
+    """Three of 42 are below one half and none below one in twenty-one: 42 of 42 are found, 29 needlessly."""
+    seen = certain((42, 0.01, 0), (29, 0.3, 0), (39, 0.9, 1), (3, 0.3, 1))
+    card = report.classification(*seen, title="t", **MISS)
+    rate = stats.binomtest(0, 42).proportion_ci(0.95, method="exact").high
+    (sentence,) = [sentence for sentence in card.limits if "knows nothing of that error" in sentence]
+    assert "None of the 42 inputs whose true class is malignant got “wait”, at the price of 20" in sentence
+    assert "the interval of the cost knows nothing" in sentence
+    assert f"{100 * rate:.1f}\u00a0%" in sentence
+    assert f"would add {rate * 20 * 42 / 113:.3f} to the cost of {29 / 113:.3f}." in sentence
+    assert (
+        card.numbers["cost"].high < 29 / 113 + rate * 20 * 42 / 113 / 2
+    )  # what Student's makes of 29 of 113
+
+
+def test_an_error_that_was_seen_is_not_called_unseen():
+    seen = certain((42, 0.01, 0), (29, 0.3, 0), (41, 0.9, 1), (1, 0.01, 1))
+    card = report.classification(*seen, title="t", **MISS)
+    assert "knows nothing of that error" not in " ".join(card.limits)
+
+
+def test_only_what_costs_something_and_can_come_about_is_unseen():
+    probs, labels = certain((20, 0.01, 0), (20, 0.99, 1), (5, 0.4, 0), (5, 0.4, 1))
+    for matrix, expected in {
+        ((0, 20), (4, 0), (1, 1)): {(0, 1), (1, 0)},  # "ask" is chosen at 0.4, and pays for both classes
+        ((0, 0), (1, 1)): set(),  # nobody ever chooses the second
+        ((0, 20), (4, 0), (9, 30)): {(0, 1)},  # nor the third; the second is chosen at 0.4
+    }.items():
+        bill = costs.as_bill(matrix, None, probs, labels, probs.argmax(axis=1), ["no", "yes"])
+        assert {(error.act, error.true) for error in costs.unseen(bill, labels, 0.95)} == expected
+    assert costs.unseen(bill, labels, 0.95)[0].count == 25
+
+
+def test_an_upper_end_with_what_was_not_seen_covers_where_the_interval_does_not():
+    """One tumour in thirty is below the threshold: of 42 none in a quarter of the cards."""
+    rng, truth = np.random.default_rng(0), 42 / 113 * 20 / 30 + 71 / 113 * 0.4
+    without = held = told = 0
+    for _ in range(2000):
+        missed, needless = rng.binomial(42, 1 / 30), rng.binomial(71, 0.4)
+        if missed:
+            continue
+        paid = np.repeat([1.0, 0.0], [needless, 113 - needless])
+        bill = costs.Bill(
+            np.array([[0.0, 20], [1, 0]]),
+            ["wait", "biopsy"],
+            np.repeat([1, 0, 1], [needless, 71 - needless, 42]),
+            paid,
+            None,
+            1,
+            [(0, 0.0, 1 / 21), (1, 1 / 21, 1.0)],
+        )
+        (error,) = costs.unseen(bill, np.repeat([0, 1], [71, 42]), 0.95)
+        high = intervals.mean(paid, 0.95).high
+        told += 1
+        without += truth <= high
+        held += truth <= high + error.added
+    assert told > 300
+    assert without / told < 0.3
+    assert held / told > 0.975
+
+
+def test_classes_are_those_of_the_likeliest_and_acts_are_counted_apart(bare):
+    seen = certain((42, 0.01, 0), (29, 0.3, 0), (39, 0.9, 1), (3, 0.3, 1))
+    card = report.classification(*seen, title="t", **MISS)
+    assert card.numbers["recall[malignant]"].value == pytest.approx(39 / 42)
+    assert "not of the act that the costs choose" in card.html
+    assert "not of the act that the costs choose" not in bare.html
+    for page in (card.html, bare.html):
+        assert "Recall and precision of each class, if the likeliest is named" in page
+        assert "(rows) by likeliest class" in page
+    acts = re.search(r"<table><caption><span>Chosen acts.*?</table>", card.html)[0]
+    assert re.findall(r"<td[^>]*>(\d+)</td>", acts) == ["42", "0", "29", "42"]
 
 
 # --- what is said -------------------------------------------------------------------------------------------

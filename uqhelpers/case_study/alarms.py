@@ -184,7 +184,8 @@ class Alarm:
     bets : callable or list of callable
         From ranks in [0, 1] to factors: densities on [0, 1], such as ``miss_bet(0.1)``.
         With several, ``"cusum"`` looks at the one that has won most, the others
-        at the mean of their stakes.
+        at the mean of their stakes. For these, whose limits hold for fair bets alone,
+        a bet with a mean a little above 1 is divided by it.
     rate : float
         The largest chance of ringing within a quiet ``horizon``, above 0 and below 1.
     horizon : int
@@ -196,6 +197,11 @@ class Alarm:
         Simulated quiet years.
     seed : int
         Of the simulation.
+
+    Raises
+    ------
+    ValueError
+        If a bet has a mean above 1.01 under uniform ranks.
 
     Attributes
     ----------
@@ -211,7 +217,7 @@ class Alarm:
         bets = list(bets) if isinstance(bets, list | tuple) else [bets]
         if not bets:
             raise ValueError("bets: expected at least one, got none")
-        self.bets = [_as_density(bet) for bet in bets]
+        self.bets = [_as_density(bet, fair=self.statistic != "cusum") for bet in bets]
         if self.statistic == "cusum":
             limit = quiet_limit(self._values, self.rate, self.horizon, years, seed)
             # What ties with the limit must not ring, rounding included.
@@ -266,14 +272,24 @@ class Alarm:
         return Watch(self._values(p), self.limit)
 
 
-def _as_density(bet):
-    """A bet, if its factors are at least 0 with mean 1 at most under uniform ranks."""
+def _grid(parts=200_000, ends=200, fine=20_000):
+    """Ranks and their weights: equal parts, but denser towards 0 and 1, where a density may be infinite."""
+    middle = (np.arange(ends, parts - ends) + 0.5) / parts
+    v = (np.arange(fine) + 0.5) / fine
+    end, weight = ends / parts * v**8, v**7 * (ends / parts / np.sum(v**7))
+    weights = [weight, np.full(len(middle), 1 / parts), weight[::-1]]
+    return np.concatenate([end, middle, 1 - end[::-1]]), np.concatenate(weights)
+
+
+def _as_density(bet, fair):
+    """A bet whose factors are at least 0 with mean 1 under uniform ranks, nearly or (``fair``) at most."""
     if not callable(bet):
         raise ValueError(f"bet: expected a function from ranks to factors, got {bet!r}")
-    grid = (np.arange(200_000) + 0.5) / 200_000
+    grid, weights = _grid()
     factors = np.asarray(bet(grid), dtype=float)
     if factors.shape != grid.shape or not factors.min() >= 0:
         raise ValueError("bet: expected a factor of at least 0 for each rank")
-    if not factors.mean() <= 1.01:
-        raise ValueError(f"bet: expected a density on [0, 1], got one with the mean {factors.mean():.4g}")
-    return bet
+    mean = float(factors @ weights)
+    if not mean <= 1.01:
+        raise ValueError(f"bet: expected a density on [0, 1], got one with the mean {mean:.4g}")
+    return (lambda p: np.asarray(bet(p)) / mean) if fair and mean > 1 + 1e-9 else bet

@@ -165,7 +165,9 @@ def gap_bets(labels, probs, tilt=1.0):
     """Factors of a stake on probabilities being too low or too high, half on each.
 
     Another question than whether something has *changed*: each factor has mean 1
-    if the event has the probability that was said, and only then.
+    if the event has the probability that was said, and, unless that is ½, only
+    then. At ½ the two halves cancel: the factor is 1 whatever comes, so the bet is
+    blind there, and nearly blind close by.
 
     Parameters
     ----------

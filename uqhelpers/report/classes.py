@@ -16,13 +16,19 @@ def section_of(evidence):
     names, matrix = evidence.class_names, evidence.matrix
     errors = int(matrix.sum() - np.trace(matrix))
     if not errors:
-        text = "No input was taken for another class."
+        text = "No input was taken for another class: in each the true one is the likeliest."
     else:
         off = matrix - np.diag(np.diag(matrix))
         truth, taken = np.unravel_index(off.argmax(), off.shape)
         text = (
             f"{errors:,} inputs were taken for another class; most often {names[truth]} for {names[taken]}, "
-            f"{int(off[truth, taken]):,} of {int(matrix[truth].sum()):,}."
+            f"{int(off[truth, taken]):,} of {int(matrix[truth].sum()):,}. An input is "
+            "taken for its likeliest class."
+        )
+    if evidence.bill is not None:
+        text += (
+            " Confusions, recall and precision are those of the likeliest class, not of the act that the "
+            "costs choose: what that meets is under “What do its errors cost?”."
         )
     shape = square(names, matrix) if len(names) <= WHOLE else confusions(names, matrix, evidence.level)
     return section("Which class is taken for which?", paragraph(text), shape, by_class(evidence))
@@ -38,7 +44,7 @@ def square(names, matrix):
         for name, *pair in zip(names, matrix, strength, strict=True)
     ]
     return table(
-        "Confusions: inputs of each true class (rows) by predicted class", ["true class", *names], rows
+        "Confusions: inputs of each true class (rows) by likeliest class", ["true class", *names], rows
     )
 
 
@@ -68,7 +74,7 @@ def by_class(evidence):
         for kind in ("recall", "precision"):
             cells += [text or "–" for text in shown(numbers[f"{kind}[{names[number]}]"], as_percent=True)]
         rows.append((names[number], cells))
-    caption = "Recall and precision of each class"
+    caption = "Recall and precision of each class, if the likeliest is named"
     if len(names) > ROWS:
         caption += f": the {ROWS} of {len(names)} with the lowest recall"
     found = table(caption, ["class", "inputs", "recall", "interval", "precision", "interval"], rows)

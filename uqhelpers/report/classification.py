@@ -92,7 +92,9 @@ def classification(
         The stated risk, above 0 and below 1: the card says of how many inputs the model can
         decide if at most so many of the decided may be wrong.
     costs : array, shape (A, C), optional
-        What each act costs if each class is the true one.
+        What each act costs if each class is the true one. Recall, precision and
+        confusions stay those of the likeliest class; the acts that the costs choose
+        are counted apart.
     acts : list of str, optional
         Names of the acts; by default those of the classes where there are as many.
         "Ask a person" may be one of them.

@@ -1,6 +1,7 @@
 """What decisions cost: the cheapest act for each input, and the probabilities at which it changes."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,20 @@ class Bill:
     habit: np.ndarray | None
     single: int
     spans: list
+
+
+class Unseen(NamedTuple):
+    """An act that costs something if a class is the true one, and that no input of this class met.
+
+    ``count`` inputs of the class there were; its act may be wrong on a share of
+    them up to ``rate`` (Clopper-Pearson), which would add ``added`` to the mean cost.
+    """
+
+    act: int
+    true: int
+    count: int
+    rate: float
+    added: float
 
 
 def as_bill(costs, acts, probs, labels, predicted, class_names):
@@ -96,3 +111,33 @@ def figures(bill, labels, level):
         found["saving over the likeliest class"] = mean(bill.habit - bill.paid, level)
     found["cost of the best single act"] = mean(bill.matrix[bill.single][labels], level)
     return found
+
+
+def unseen(bill, labels, level):
+    """The costly errors that the chosen acts did not make here, those first that could add most.
+
+    An error costs more than the cheapest act for its class; acts that are the
+    cheapest nowhere are left out.
+    """
+    acts, classes = bill.matrix.shape
+    made = np.bincount(bill.chosen * classes + labels, minlength=acts * classes).reshape(acts, classes)
+    possible = {act for act, *_ in bill.spans} or {a for a in range(acts) if not _beaten(bill.matrix, a)}
+    found = []
+    for true in range(classes):
+        count = int(made[:, true].sum())
+        if not count:
+            continue
+        paid = made[:, true] @ bill.matrix[:, true] / count
+        rate = 1 - ((1 - level) / 2) ** (1 / count)
+        for act in sorted(possible):
+            cost = bill.matrix[act, true]
+            if not made[act, true] and cost > max(paid, bill.matrix[:, true].min()) + EQUAL:
+                found.append(
+                    Unseen(act, true, count, rate, float(rate * (cost - paid) * count / len(labels)))
+                )
+    return sorted(found, key=lambda error: -error.added)
+
+
+def _beaten(matrix, act):
+    """Whether another act is never dearer, and somewhere cheaper."""
+    return bool(((matrix <= matrix[act]).all(axis=1) & (matrix < matrix[act]).any(axis=1)).any())

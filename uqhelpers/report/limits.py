@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from uqhelpers.report.words import listed, pair, percent, plain, promise_of
+from uqhelpers.report.costs import unseen
+from uqhelpers.report.words import listed, pair, percent, plain, promise_of, short
 
 FEW = 1000  # inputs
 SMALL = 30  # inputs of a class or a subgroup
@@ -21,6 +22,7 @@ def of_classification(evidence):
         strange(evidence),
         chosen_coverage(evidence),
         costs(evidence),
+        unseen_errors(evidence),
     ]
     if not np.isfinite(numbers["negative log-likelihood"].value):
         said.append(
@@ -155,6 +157,27 @@ def costs(evidence):
         "The costs are taken as given, and the same for everybody. Decisions that follow from them are the "
         "cheapest only as far as the probabilities are calibrated, and where classes are as frequent as "
         "here."
+    )
+
+
+def unseen_errors(evidence):
+    """Errors that cost something and were not met: the interval of the cost is that of the others."""
+    bill = evidence.bill
+    errors = [] if bill is None else unseen(bill, evidence.labels, evidence.level)
+    if not errors:
+        return None
+    act, true, count, rate, added = errors[0]
+    cost = evidence.numbers["cost"]
+    known = "the interval of the cost knows" if cost.low is not None else "the cost knows"
+    others = len(errors) - 1
+    more = f" Not seen either: {others} other costly {'kind' if others == 1 else 'kinds'} of error."
+    return (
+        f"None of the {count:,} inputs whose true class is {evidence.class_names[true]} got "
+        f"“{bill.acts[act]}”, at the price of {short(bill.matrix[act, true])}: {known} nothing of that "
+        f"error. Its rate can be as high as {percent(rate)} (upper end of the exact "
+        f"{percent(evidence.level)} interval), which would add {plain(added)} to the cost of "
+        f"{plain(cost.value)}."
+        f"{more if others else ''}"
     )
 
 

@@ -200,7 +200,7 @@ def deciding(evidence):
     bill = evidence.bill
     if bill is None:
         return None
-    numbers = evidence.numbers
+    numbers, count = evidence.numbers, len(evidence.class_names)
     names = {"cost": "Cost of the cheapest act, input by input"}
     meanings = {
         "cost": "what deciding by expected cost comes to, an input",
@@ -218,6 +218,10 @@ def deciding(evidence):
         )
         for number, (act, costs) in enumerate(zip(bill.acts, bill.matrix, strict=True))
     ]
+    made = [
+        (act, [f"{int((evidence.labels[bill.chosen == number] == true).sum()):,}" for true in range(count)])
+        for number, act in enumerate(bill.acts)
+    ]
     text = "For each input the act of least expected cost is taken."
     if bill.spans:
         steps = [f"“{bill.acts[act]}” from {percent(a)} to {percent(b)}" for act, a, b in bill.spans]
@@ -233,6 +237,9 @@ def deciding(evidence):
         "What do its errors cost?",
         body,
         table("Costs", ["act", *(f"if {name}" for name in evidence.class_names), "chosen for"], matrix),
+        table("Chosen acts (rows) by true class", ["act", *evidence.class_names], made)
+        if count <= classes.WHOLE
+        else "",
     )
 
 
