@@ -10,7 +10,7 @@ import pytest
 
 from tools import hygiene
 from tools.book import ROOT, UNPUBLISHED, notebooks, repository
-from tools.execute import STORE, stored
+from tools.execute import QUICK, STORE, stored
 from tools.setup_cell import guard
 from tools.tidy import METADATA, tidied
 
@@ -63,7 +63,7 @@ def test_the_figures_of_a_chapter_are_described(path):
 @each
 def test_a_notebook_is_proven_for_the_present_code_and_quick(path):
     # CPU time, as the wall clock counts what else the machine does.
-    assert kept_run(path)["cpu"] < 60
+    assert kept_run(path)["cpu"] < QUICK
 
 
 def kept_run(path):

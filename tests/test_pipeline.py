@@ -216,6 +216,28 @@ def test_a_notebook_runs_once_and_its_page_shows_it(book):
     assert get_cache(book / execute.CACHE).list_project_records() == []
 
 
+def test_what_seems_slow_runs_once_more_by_itself(book, monkeypatch):
+    """A loaded machine counts more seconds of CPU; what is slow by itself stays slow, and is seen."""
+    asked = []
+
+    def run(paths, root, **environment):
+        asked.append(list(paths))
+        for path in paths:
+            kept = execute.stored(path, root)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            cpu = {FIRST: 90 - 40 * (len(asked) > 1), SECOND: 20}[path]
+            kept.write_text(json.dumps({"cpu": cpu, "seconds": cpu, "outputs": []}))
+        return 0
+
+    monkeypatch.setattr(execute, "run", run)
+    monkeypatch.setattr(execute, "fill_cache", lambda kept_runs, root: None)
+    assert execute.execute(book) == ([FIRST, SECOND], 0)
+    assert asked == [[FIRST, SECOND], [FIRST]]
+    assert json.loads(execute.stored(FIRST, book).read_text())["cpu"] == 50
+    assert execute.execute(book) == ([], 0)  # proven: neither runs again
+    assert len(asked) == 2
+
+
 LOOK = """
 import os, pathlib
 print(sorted(p.name for p in pathlib.Path().iterdir()), os.getenv("PYTHONPATH"))

@@ -34,6 +34,7 @@ STORE = Path("_build/executed")
 CACHE = Path("_build/.jupyter_cache")
 PROCESSES = 2
 CELL_TIMEOUT = 600  # seconds
+QUICK = 60  # seconds of CPU that a notebook may take on a quiet machine
 # What the kernels get to know beside the caller's environment: one thread each, as two run side
 # by side, and no progress bars, which are neither prose nor figure.
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -185,8 +186,21 @@ def fill_cache(kept_runs, root=ROOT):
     (root / STORE / "keys.json").write_text(json.dumps(keys, indent=1, sort_keys=True))
 
 
+def slow(kept_runs):
+    """Those of the notebooks, {path: kept run}, that took more CPU than they may.
+
+    Seconds of CPU grow on a loaded machine, too, where two programs share a core's
+    caches. So these run again, by themselves: what is slow then is slow.
+    """
+    return [
+        path
+        for path, kept in kept_runs.items()
+        if json.loads(kept.read_text(encoding="utf-8"))["cpu"] >= QUICK
+    ]
+
+
 def execute(root=ROOT, **environment):
-    """Run what is not proven yet, then fill the book's cache.
+    """Run what is not proven yet, what seems slow once more, then fill the book's cache.
 
     Returns
     -------
@@ -196,6 +210,9 @@ def execute(root=ROOT, **environment):
     kept_runs = {path: stored(path, root) for path in notebooks(root)}
     stale = [path for path, kept in kept_runs.items() if not kept.exists()]
     status = run(stale, root, **environment) if stale else 0
+    if status == 0:
+        for path in slow({path: kept_runs[path] for path in stale}):
+            status |= run([path], root, **environment)
     if status == 0:
         fill_cache(kept_runs, root)
     for path, kept in kept_runs.items():
