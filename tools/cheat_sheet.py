@@ -39,7 +39,7 @@ def expand(source):
     cards = []
     for card in sheet()["cards"]:
         inner = "\n\n".join(line_page(line) for line in card["lines"])
-        cards.append(f":::{{div}} uq-card\n```{{rubric}} {card['title']}\n```\n\n{inner}\n:::")
+        cards.append(f":::{{div}} uq-group\n```{{rubric}} {card['title']}\n```\n\n{inner}\n:::")
     signs = "\n\n".join(sheet()["signs"])
-    cards.insert(0, f":::{{div}} uq-card\n```{{rubric}} Signs, units, shapes\n```\n\n{signs}\n:::")
+    cards.insert(0, f":::{{div}} uq-group\n```{{rubric}} Signs, units, shapes\n```\n\n{signs}\n:::")
     return source.replace("{cards}", "\n\n".join(cards))
