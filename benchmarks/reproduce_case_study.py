@@ -1,8 +1,9 @@
 """The case study's alarms: how often they ring in ten thousand quiet years, and how late after a change.
 
 Ten draws of the parts of the table, a network each; 1,000 quiet years a network,
-and 100 years of each change. Patients are drawn with replacement from the rows
-that the network has not seen.
+and 100 years of each change, at once or creeping, and of verdicts that come late,
+the malignant ones sooner. Patients are drawn with replacement from the rows that
+the network has not seen.
 """
 
 import warnings
@@ -26,6 +27,19 @@ CHANGES = {
     "one verdict in twenty otherwise": ("another disease", 0.05),
     "one verdict in ten otherwise": ("another disease", 0.1),
 }
+CREEPING = {  # size of the change, and the patients over which it grows
+    (size, ramp): f"lengths {size:.0%} too large, {f'over {ramp} patients' if ramp else 'at once'}"
+    for size in (0.1, 0.2, 0.3)
+    for ramp in (0, 100, 200, 400)
+}
+WAITS = 10, 60  # patients until a verdict is known, on average: malignant, benign
+ORDERS = (
+    "at once",
+    "as they become known, from a first day on",
+    "as they become known, in a running service",
+    "in the order of the patients",
+)
+SLOW = "misfit", "gap"  # the scores that wait for verdicts
 
 
 def alarms():
@@ -81,7 +95,72 @@ def one_run(seed, quiet=1000, changed=100):
             found = watch.follow(simulated.ranks[score]).rings
             late = found[found >= ONSET] - ONSET
             delays.setdefault(name, {})[change] = [None if np.isinf(d) else int(d) for d in late]
-    return {"quiet": {n: float(np.isfinite(r).mean()) for n, r in rings.items()}, "delays": delays}
+    return {
+        "quiet": {n: float(np.isfinite(r).mean()) for n, r in rings.items()},
+        "delays": delays,
+        "creeping": creeping(here, watched, changed, seed),
+        "late": late_verdicts(here, watched, quiet, changed, seed),
+    }
+
+
+def creeping(here, watched, years, seed):
+    """The delays, from its beginning on, after a change that grows slowly."""
+    delays = {}
+    for number, ((size, ramp), name) in enumerate(CREEPING.items()):
+        rng = np.random.default_rng([seed, number])
+        found = here.years("magnification", size, years, PATIENTS, ONSET, seed=rng, scores=SLOW, ramp=ramp)
+        for score in SLOW:
+            rings = watched[f"{score}, CUSUM"][1].follow(found.ranks[score]).rings
+            late = rings[rings >= ONSET] - ONSET
+            delays.setdefault(score, {})[name] = [None if np.isinf(d) else int(d) for d in late]
+    return delays
+
+
+def known_at(events, rng):
+    """When each verdict becomes known, in patients: a malignant one sooner."""
+    waits = np.where(events, *(rng.geometric(1 / mean, events.shape) for mean in WAITS))
+    return np.arange(events.shape[-1]) + waits
+
+
+def in_order(past, scores, known, order, rng):
+    """The ranks of one year's scores as verdicts are used, and when each is."""
+    at = np.arange(len(scores))
+    if order == ORDERS[3]:
+        at = np.maximum.accumulate(known)
+    elif order != ORDERS[0]:
+        places = np.argsort(known, kind="stable")
+        scores, at = scores[places], known[places]
+    return case_study.online_p_values(past, scores, rng), at
+
+
+def late_verdicts(here, watched, quiet, changed, seed, before=400):
+    """Alarms on verdicts that come late: quiet years that ring, and delays in patients.
+
+    In a running service ``before`` patients came earlier, whose verdicts are among
+    the first to come; the change is the same number of patients after that.
+    """
+    found = {}
+    for order in ORDERS:
+        earlier = before if order == ORDERS[2] else 0
+        for drift, size, years in (("quiet", 0.0, quiet), ("magnification", 0.2, changed)):
+            rng = np.random.default_rng([seed, earlier, years])
+            start, count = earlier + ONSET, earlier + PATIENTS
+            world = here.years(drift, size, years, count, start, seed=rng, scores=SLOW)
+            for score in SLOW:
+                rung = []
+                for i, known in enumerate(known_at(world.events, rng)):
+                    p, at = in_order(world.past[score][i], world.scores[score][i], known, order, rng)
+                    year = (at >= earlier) & (at < count)
+                    ring = watched[f"{score}, CUSUM"][1].follow(p[year]).rings
+                    rung.append(at[year][int(ring)] - earlier if np.isfinite(ring) else np.inf)
+                rung = np.array(rung)
+                late = rung[rung >= ONSET] - ONSET
+                kept_of = found.setdefault(order, {}).setdefault(score, {})
+                if drift == "quiet":
+                    kept_of["quiet"] = float(np.isfinite(rung).mean())
+                else:
+                    kept_of["delays"] = [None if np.isinf(d) else int(d) for d in late]
+    return found
 
 
 def reproduce(seeds=SEEDS):
@@ -119,11 +198,49 @@ def page(runs):
         "",
     ]
     rows = [
-        [change, *(late(runs, name, change) for name in runs[0]["delays"])]
+        [change, *(late(runs, "delays", name, change) for name in runs[0]["delays"])]
         for change in runs[0]["delays"][names[0]]
     ]
     lines.append(tables.markdown(["change", *runs[0]["delays"]], rows, numbers=True))
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *page_of_creeping(runs), "", *page_of_late(runs)])
+
+
+def page_of_creeping(runs):
+    ramps = dict.fromkeys(ramp for _, ramp in CREEPING)
+    rows = [
+        [f"lengths {size:.0%} too large, {score}"]
+        + [late(runs, "creeping", score, CREEPING[size, ramp]) for ramp in ramps]
+        for size in dict.fromkeys(size for size, _ in CREEPING)
+        for score in SLOW
+    ]
+    head = ["change, score", *(f"over {ramp} patients" if ramp else "at once" for ramp in ramps)]
+    return [
+        "## A change that creeps",
+        "",
+        f"The same, for a microscope that goes wrong slowly, in {case_study.worlds.CREEPS} steps: counted "
+        "from the first step on, CUSUM.",
+        "",
+        tables.markdown(head, rows, numbers=True),
+    ]
+
+
+def page_of_late(runs):
+    rows = []
+    for order in ORDERS:
+        for score in SLOW:
+            shares = [run["late"][order][score]["quiet"] for run in runs]
+            waited = late(runs, "late", order, score, "delays")
+            rows.append([f"{order}, {score}", tables.spread(shares, 1, 100), waited])
+    return [
+        "## Verdicts that come late",
+        "",
+        f"A malignant one {WAITS[0]} patients later on average, a benign one {WAITS[1]} (both geometric). "
+        "Last column: lengths 20 % too large at once, in patients from the change on.",
+        "",
+        tables.markdown(
+            ["verdicts are used, score", "quiet years that ring (%)", "how late"], rows, numbers=True
+        ),
+    ]
 
 
 def extremes(runs, name):
@@ -131,8 +248,12 @@ def extremes(runs, name):
     return f"{min(shares):.1f} to {max(shares):.1f}"
 
 
-def late(runs, name, change):
-    found = [np.inf if d is None else d for run in runs for d in run["delays"][name][change]]
+def late(runs, *path):
+    found = []
+    for run in runs:
+        for name in path:
+            run = run[name]
+        found += [np.inf if d is None else d for d in run]
     if not found:  # of very few years all had rung before
         return "–"
     middle, share = np.median(found), np.isfinite(found).mean()
