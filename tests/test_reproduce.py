@@ -670,6 +670,7 @@ def test_verdicts_that_come_the_sooner_for_what_they_say_break_the_rate_of_the_g
         return np.mean([run["late"][waits][order][score]["quiet"] for run in runs])
 
     assert rings(first, "gap") > 0.2
+    assert max(run["late"]["(10, 200)"][first]["misfit"]["quiet"] for run in runs) > 0.1
     for score in reproduce_case_study.SLOW:  # the chance of the simulated limit included
         assert rings(ordered, score) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 5000 + 0.05 * 0.95 / 2000)
         assert rings(running, score) < 0.08
