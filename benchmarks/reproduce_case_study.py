@@ -1,8 +1,9 @@
 """The case study's alarms: how often they ring in ten thousand quiet years, and how late after a change.
 
 Ten draws of the parts of the table, a network each; 1,000 quiet years a network,
-and 100 years of each change. Patients are drawn with replacement from the rows
-that the network has not seen.
+and 100 years of each change, at once or creeping, and of verdicts that come late,
+the malignant ones sooner. Patients are drawn with replacement from the rows that
+the network has not seen.
 """
 
 import warnings
@@ -26,6 +27,18 @@ CHANGES = {
     "one verdict in twenty otherwise": ("another disease", 0.05),
     "one verdict in ten otherwise": ("another disease", 0.1),
 }
+CREEPING = {  # size of the change, and the patients over which it grows
+    (size, ramp): f"lengths {100 * size:.0f} % too large, {f'over {ramp} patients' if ramp else 'at once'}"
+    for size in (0.1, 0.2, 0.3)
+    for ramp in (0, 100, 200, 400)
+}
+WAITS = (10, 60), (10, 200)  # patients until a verdict is known: malignant, benign
+ORDERS = (
+    "as they become known, from a first day on",
+    "as they become known, in a running service",
+    "in the order of the patients",
+)
+SLOW = "misfit", "gap"  # the scores that wait for verdicts
 
 
 def alarms():
@@ -81,7 +94,70 @@ def one_run(seed, quiet=1000, changed=100):
             found = watch.follow(simulated.ranks[score]).rings
             late = found[found >= ONSET] - ONSET
             delays.setdefault(name, {})[change] = [None if np.isinf(d) else int(d) for d in late]
-    return {"quiet": {n: float(np.isfinite(r).mean()) for n, r in rings.items()}, "delays": delays}
+    return {
+        "quiet": {n: float(np.isfinite(r).mean()) for n, r in rings.items()},
+        "delays": delays,
+        "creeping": creeping(here, watched, changed, seed),
+        "late": {
+            str(waits): late_verdicts(here, watched, waits, quiet // 2, changed, seed) for waits in WAITS
+        },
+    }
+
+
+def creeping(here, watched, years, seed):
+    """The delays, from its beginning on, after a change that grows slowly."""
+    delays = {}
+    for number, ((size, ramp), name) in enumerate(CREEPING.items()):
+        rng = np.random.default_rng([seed, number])
+        found = here.years("magnification", size, years, PATIENTS, ONSET, seed=rng, scores=SLOW, ramp=ramp)
+        for score in SLOW:
+            rings = watched[f"{score}, CUSUM"][1].follow(found.ranks[score]).rings
+            late = rings[rings >= ONSET] - ONSET
+            delays.setdefault(score, {})[name] = [None if np.isinf(d) else int(d) for d in late]
+    return delays
+
+
+def as_used(known, order, first, count):
+    """The places of the verdicts of a year in the order in which they are used, and when each is."""
+    if order == ORDERS[2]:  # when all those of earlier patients are known, too
+        places = np.arange(first, len(known))
+        at = np.maximum.accumulate(known[first:])
+    else:
+        places = np.argsort(known, kind="stable")
+        places = places[places >= (first if order == ORDERS[0] else 0)]
+        at = known[places]
+    inside = (at >= first) & (at < count)
+    return places[inside], at[inside]
+
+
+def late_verdicts(here, watched, waits, quiet, changed, seed, before=400):
+    """Alarms on verdicts that come late: quiet years that ring, and delays in patients.
+
+    In a running service ``before`` patients came earlier, whose verdicts are among
+    the first to come in; the others begin with the first patient of the year.
+    """
+    found = {}
+    for drift, size, years in (("quiet", 0.0, quiet), ("magnification", 0.2, changed)):
+        rng = np.random.default_rng([seed, years, *waits])
+        count = before + PATIENTS
+        world = here.years(drift, size, years, count, before + ONSET, seed=rng, scores=SLOW)
+        known = np.arange(count) + np.where(world.events, *waits)
+        for order in ORDERS:
+            for score in SLOW:
+                rung = []
+                for past, scores, when in zip(world.past[score], world.scores[score], known, strict=True):
+                    places, at = as_used(when, order, before, count)
+                    p = case_study.online_p_values(past, scores[places], rng)
+                    ring = watched[f"{score}, CUSUM"][1].follow(p).rings
+                    rung.append(at[int(ring)] - before if np.isfinite(ring) else np.inf)
+                rung = np.array(rung)
+                late = rung[rung >= ONSET] - ONSET
+                figures = found.setdefault(order, {}).setdefault(score, {})
+                if drift == "quiet":
+                    figures["quiet"] = float(np.isfinite(rung).mean())
+                else:
+                    figures["delays"] = [None if np.isinf(d) else int(d) for d in late]
+    return found
 
 
 def reproduce(seeds=SEEDS):
@@ -119,11 +195,52 @@ def page(runs):
         "",
     ]
     rows = [
-        [change, *(late(runs, name, change) for name in runs[0]["delays"])]
+        [change, *(late(runs, "delays", name, change) for name in runs[0]["delays"])]
         for change in runs[0]["delays"][names[0]]
     ]
     lines.append(tables.markdown(["change", *runs[0]["delays"]], rows, numbers=True))
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *page_of_creeping(runs), "", *page_of_late(runs)])
+
+
+def page_of_creeping(runs):
+    ramps = dict.fromkeys(ramp for _, ramp in CREEPING)
+    rows = [
+        [f"lengths {100 * size:.0f} % too large, {score}"]
+        + [late(runs, "creeping", score, CREEPING[size, ramp]) for ramp in ramps]
+        for size in dict.fromkeys(size for size, _ in CREEPING)
+        for score in SLOW
+    ]
+    head = ["change, score", *(f"over {ramp} patients" if ramp else "at once" for ramp in ramps)]
+    return [
+        "## A change that creeps",
+        "",
+        f"The same, for a microscope that goes wrong slowly, in {case_study.worlds.CREEPS} steps: counted "
+        "from the first step on, CUSUM.",
+        "",
+        tables.markdown(head, rows, numbers=True),
+    ]
+
+
+def page_of_late(runs):
+    rows = []
+    for waits in map(str, WAITS):
+        for order in ORDERS:
+            row = [f"{waits[1:-1].replace(',', ' and')}, {order}"]
+            for score in SLOW:
+                shares = [run["late"][waits][order][score]["quiet"] for run in runs]
+                row += [tables.spread(shares, 1, 100), late(runs, "late", waits, order, score, "delays")]
+            rows.append(row)
+    head = ["patients until a verdict is known (malignant, benign), and how verdicts are used"]
+    for score in SLOW:
+        head += [f"{score}: quiet years that ring (%)", f"{score}: how late"]
+    return [
+        "## Verdicts that come late",
+        "",
+        "Malignant ones are known sooner than benign ones. How late: lengths 20 % too large at once, in "
+        "patients from the change on, within the same 400. 500 quiet years a network, CUSUM.",
+        "",
+        tables.markdown(head, rows, numbers=True),
+    ]
 
 
 def extremes(runs, name):
@@ -131,8 +248,12 @@ def extremes(runs, name):
     return f"{min(shares):.1f} to {max(shares):.1f}"
 
 
-def late(runs, name, change):
-    found = [np.inf if d is None else d for run in runs for d in run["delays"][name][change]]
+def late(runs, *path):
+    found = []
+    for run in runs:
+        for name in path:
+            run = run[name]
+        found += [np.inf if d is None else d for d in run]
     if not found:  # of very few years all had rung before
         return "–"
     middle, share = np.median(found), np.isfinite(found).mean()

@@ -465,6 +465,33 @@ def test_each_drift_changes_what_it_says(clinic):
     assert flipped.mean() == pytest.approx(0.8 / 3 + 0.2 * 2 / 3, abs=0.02)
 
 
+def test_a_change_that_creeps_grows_in_equal_steps(clinic):
+    """Half way up the ramp half of it is there, and from its end on all of it."""
+
+    def halves(drift, size, what):
+        how = {"years": 600, "patients": 70, "onset": 30, "past": 5, "scores": ["inputs"]}
+        slow, fast = (clinic.years(drift, size, ramp=ramp, **how) for ramp in (20, 0))
+        quiet = what(clinic.years(**how)).mean()
+        whole = what(fast)[:, 50:].mean() - quiet
+        return [(what(slow)[:, part].mean() - quiet) / whole for part in (slice(30, 50), slice(50, 70))]
+
+    for drift, size, what in (
+        ("magnification", 0.3, lambda found: np.sqrt(found.scores["inputs"])),
+        ("more cancers", 2.0, lambda found: found.events.astype(float)),
+        ("another disease", 0.8, lambda found: found.events.astype(float)),
+    ):
+        half, whole = halves(drift, size, what)
+        assert half == pytest.approx(0.52, abs=0.12), drift
+        assert whole == pytest.approx(1, abs=0.15), drift
+
+
+def test_a_person_is_not_asked_about_what_is_worth_less(clinic):
+    doubts = np.arange(1, 20) / 20
+    assert case_study.referral_limit(doubts, 0.1) == pytest.approx(0.9)
+    assert case_study.referral_limit(doubts, 0.5, person=0.2) == pytest.approx(0.5)
+    assert case_study.referral_limit(doubts, 0.5, person=0.8) == 0.8
+
+
 def test_the_gap_is_what_came_minus_what_was_said(clinic):
     found = clinic.years(years=2, patients=9, onset=3, past=4)
     assert np.allclose(found.scores["gap"], found.events - found.probs)
@@ -519,6 +546,11 @@ WRONG = {
 def test_wrong_input_is_named(name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         WRONG[name]()
+
+
+def test_a_price_of_a_person_that_cannot_be_compared_is_refused():
+    with pytest.raises(ValueError, match=r"^person: expected a number that can be compared, got NaN"):
+        case_study.referral_limit([0.1], 0.5, np.nan)
 
 
 def test_a_part_without_rows_is_refused():

@@ -650,6 +650,41 @@ def test_each_change_is_heard_by_the_alarms_that_can_hear_it():
     assert sizes == sorted(sizes)
 
 
+def test_what_creeps_is_heard_later_than_what_jumps_to_the_same_size():
+    runs = stored("case_study")[0]["runs"]
+    for score in reproduce_case_study.SLOW:
+        for size in (0.2, 0.3):
+            middles = []
+            for ramp in (0, 100, 200, 400):
+                name = reproduce_case_study.CREEPING[size, ramp]
+                late = [d for run in runs for d in run["creeping"][score][name]]
+                middles.append(np.median([np.inf if d is None else d for d in late]))
+            assert middles == sorted(middles)
+
+
+def test_verdicts_that_come_the_sooner_for_what_they_say_break_the_rate_of_the_gap_on_a_first_day():
+    runs = stored("case_study")[0]["runs"]
+    first, running, ordered = reproduce_case_study.ORDERS
+
+    def rings(order, score, waits="(10, 200)"):
+        return np.mean([run["late"][waits][order][score]["quiet"] for run in runs])
+
+    assert rings(first, "gap") > 0.2
+    assert max(run["late"]["(10, 200)"][first]["misfit"]["quiet"] for run in runs) > 0.1
+    for score in reproduce_case_study.SLOW:  # the chance of the simulated limit included
+        assert rings(ordered, score) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 5000 + 0.05 * 0.95 / 2000)
+        assert rings(running, score) < 0.08
+
+
+def test_verdicts_are_used_as_they_are_said_to_be():
+    """Patients 0 to 5, of whom 2 to 4 come in the year; those of 1 and 3 wait for 3, the others for 1."""
+    known = np.array([1, 4, 3, 6, 5, 6])
+    used = {o: reproduce_case_study.as_used(known, o, 2, 6) for o in reproduce_case_study.ORDERS}
+    places, at = zip(*used.values(), strict=True)
+    assert [p.tolist() for p in places] == [[2, 4], [2, 1, 4], [2]]
+    assert [when.tolist() for when in at] == [[3, 5], [3, 4, 5], [3]]
+
+
 def test_the_case_runs_small():
     run = reproduce_case_study.one_run(0, quiet=2, changed=1)
     assert set(run["quiet"]) == {*reproduce_case_study.alarms(), "a test at 5 % for each patient"}

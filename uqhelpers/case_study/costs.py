@@ -120,7 +120,7 @@ def referral_zone(miss, needless, person):
     return low, high
 
 
-def referral_limit(doubts, budget):
+def referral_limit(doubts, budget, person=-np.inf):
     """The doubt above which to refer, so that at most a share ``budget`` of new cases is.
 
     The conformal quantile of the doubts of cases that nothing was fitted to: a
@@ -132,13 +132,18 @@ def referral_limit(doubts, budget):
         Score of doubt, higher is more; ``expected_price`` for decisions with a price.
     budget : float
         The largest share of new cases to refer, in [0, 1].
+    person : float
+        Where doubts are ``expected_price``: what asking costs. A doubt that is worth
+        less is not referred, whatever the budget; by default all are worth it.
 
     Returns
     -------
     float
         Refer what lies *above*. Infinite if there are too few cases to promise so little.
     """
-    return conformal.quantile(doubts, budget)
+    if np.isnan(person):
+        raise ValueError("person: expected a number that can be compared, got NaN")
+    return max(conformal.quantile(doubts, budget), float(person))
 
 
 def cheapest(probs, miss, needless, doubts=None, limit=np.inf):

@@ -31,6 +31,7 @@ SCORES = {
     "gap": "what came (0 or 1) minus its probability",
 }
 LABELLED = ("misfit", "gap")
+CREEPS = 20  # steps in which an instrument goes wrong that does so slowly
 
 
 def magnified(features, names, size):
@@ -134,7 +135,16 @@ class Clinic:
         return share / share.sum()
 
     def years(
-        self, drift="quiet", size=0.0, years=100, patients=500, onset=100, past=115, seed=0, scores=None
+        self,
+        drift="quiet",
+        size=0.0,
+        years=100,
+        patients=500,
+        onset=100,
+        past=115,
+        seed=0,
+        scores=None,
+        ramp=0,
     ):
         """Simulate years, each with its own past.
 
@@ -154,6 +164,10 @@ class Clinic:
             Of the draws.
         scores : sequence of str, optional
             Which of ``SCORES`` to rank; by default all.
+        ramp : int
+            Patients over which the change grows, in equal steps, to its size; by
+            default it is there at once. An instrument creeps in ``CREEPS`` steps; of
+            patients or their disease a growing share is as after the change.
 
         Returns
         -------
@@ -166,14 +180,18 @@ class Clinic:
         rows, after = len(self.events), patients - onset
         first = rng.integers(rows, size=(years, past + onset))
         then = rng.choice(rows, size=(years, after), p=self._weights(drift, size))
-        changed = self._read(size if drift == "magnification" else 0.0)
+        grown = _grown(after, as_whole(ramp, "ramp", low=0))
+        if ramp and drift != "magnification":
+            then = np.where(rng.random((years, after)) < grown, then, rng.integers(rows, size=(years, after)))
+        steps, step = np.unique(np.ceil(CREEPS * grown) / CREEPS, return_inverse=True)
+        levels = [self._read(size * s if drift == "magnification" else 0.0) for s in steps.tolist()]
         probs, strange = (
-            np.concatenate([before[first], now[then]], axis=1)
-            for before, now in zip(self._read(), changed, strict=True)
+            np.concatenate([before[first], np.array(now)[step, then]], axis=1)
+            for before, now in zip(self._read(), zip(*levels, strict=True), strict=True)
         )
         events = self.events[np.concatenate([first, then], axis=1)]
         if drift == "another disease":
-            events[:, past + onset :] ^= rng.random((years, after)) < size
+            events[:, past + onset :] ^= rng.random((years, after)) < size * grown
         every = {
             "inputs": strange,
             "predictions": probs,
@@ -193,6 +211,11 @@ class Clinic:
             probs[:, past:],
             onset,
         )
+
+
+def _grown(patients, ramp):
+    """How much of the change is there for each patient after its onset."""
+    return np.minimum(np.arange(1, patients + 1) / ramp, 1.0) if ramp else np.ones(patients)
 
 
 def usual_bets(score):

@@ -131,7 +131,9 @@ def classification(
     for shares; Bröcker and Smith (2007), Increasing the reliability of
     reliability diagrams, for what counting alone shows; Geifman and El-Yaniv
     (2017), Selective classification for deep neural networks, for the promised
-    coverage; DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under
+    coverage; Clopper and Pearson (1934), The use of confidence or fiducial limits
+    illustrated in the case of the binomial, for costs, whose intervals also count with
+    errors that were not met; DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under
     two or more correlated receiver operating characteristic curves.
     """
     title, date, (said, missing) = as_sentence(title, "title"), as_date(date), as_details(details)
@@ -163,7 +165,8 @@ def classification(
     numbers["coverage at risk"] = intervals.coverage_at_risk(score, ~correct, risk, level)
     numbers |= by_class(matrix, names, level)
     numbers |= by_subgroup(groupings, confidence, correct, level)
-    numbers |= {} if bill is None else decisions.figures(bill, labels, level)
+    if bill is not None:
+        numbers |= decisions.figures(bill, labels, level) | decisions.met(bill, labels, names, level)
     numbers |= thresholds(bill)
     for name, scores in strange.items():
         numbers[f"AUROC[{name}]"] = intervals.area_of_detection(score, scores, level)

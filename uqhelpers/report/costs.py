@@ -8,7 +8,7 @@ import numpy as np
 from uqhelpers._checks import as_real
 from uqhelpers.metrics._common import blocks
 from uqhelpers.report.arguments import as_names
-from uqhelpers.report.intervals import mean
+from uqhelpers.report.intervals import mean_of_few, share
 
 EQUAL = 1e-12
 
@@ -105,12 +105,46 @@ def cheapest(matrix):
 
 def figures(bill, labels, level):
     """The numbers of a bill by name."""
-    found = {"cost": mean(bill.paid, level)}
+    possible = sorted(possible_acts(bill))
+    found = {"cost": mean_of_few(bill.paid, bill.matrix[possible], level)}
     if bill.habit is not None:
-        found["cost of the likeliest class"] = mean(bill.habit, level)
-        found["saving over the likeliest class"] = mean(bill.habit - bill.paid, level)
-    found["cost of the best single act"] = mean(bill.matrix[bill.single][labels], level)
+        found["cost of the likeliest class"] = mean_of_few(bill.habit, bill.matrix, level)
+        saved = [bill.matrix[named] - bill.matrix[act] for named, act in _both(bill, possible)]
+        found["saving over the likeliest class"] = mean_of_few(bill.habit - bill.paid, saved, level)
+    alone = bill.matrix[bill.single]
+    found["cost of the best single act"] = mean_of_few(alone[labels], alone, level)
     return found
+
+
+def met(bill, labels, class_names, level):
+    """For each class the share of its inputs that got an act which is the cheapest for it."""
+    best = bill.matrix[bill.chosen, labels] <= bill.matrix.min(axis=0)[labels] + EQUAL
+    counts, hits = np.bincount(labels, minlength=len(class_names)), np.bincount(labels[best])
+    hits = np.pad(hits, (0, len(class_names) - len(hits)))
+    return {
+        f"best act[{name}]": share(hit, count, level)
+        for name, hit, count in zip(class_names, hits, counts, strict=True)
+    }
+
+
+def possible_acts(bill):
+    """The acts that are the cheapest somewhere, those that were chosen among them."""
+    cheap = {act for act, *_ in bill.spans}
+    cheap = cheap or {act for act in range(len(bill.matrix)) if not _beaten(bill.matrix, act)}
+    return cheap | set(np.unique(bill.chosen).tolist())
+
+
+def _both(bill, possible):
+    """The pairs of a likeliest class and a chosen act that one input can have."""
+    if not bill.spans:
+        return [(named, act) for named in range(len(bill.matrix)) for act in possible]
+    halves = (0.0, 0.5), (0.5, 1.0)
+    return [
+        (named, act)
+        for named, (start, end) in enumerate(halves)
+        for act, low, high in bill.spans
+        if low < end and high > start
+    ]
 
 
 def unseen(bill, labels, level):
@@ -121,7 +155,7 @@ def unseen(bill, labels, level):
     """
     acts, classes = bill.matrix.shape
     made = np.bincount(bill.chosen * classes + labels, minlength=acts * classes).reshape(acts, classes)
-    possible = {act for act, *_ in bill.spans} or {a for a in range(acts) if not _beaten(bill.matrix, a)}
+    possible = possible_acts(bill)
     found = []
     for true in range(classes):
         count = int(made[:, true].sum())

@@ -33,6 +33,38 @@ def mean(values, level):
     return Number(centre, centre - reach, centre + reach)
 
 
+def mean_of_few(values, possible, level):
+    """A mean of what takes few values, with an interval that also knows of those that were not met.
+
+    The mean is the lowest value plus, for each step up to the next one, the step's
+    height times the share of what reaches it. Each share has its exact interval
+    (Clopper-Pearson), and all of them together the level (Bonferroni): the interval
+    holds the true mean at least so often, however rare a dear value is.
+
+    Parameters
+    ----------
+    values : array, shape (N,)
+    possible : array
+        What a value can be; those that were met are added.
+    level : float
+
+    Returns
+    -------
+    Number
+    """
+    from scipy.stats import beta
+
+    found, counts = np.unique(values, return_counts=True)
+    steps = np.unique(np.concatenate([found, np.ravel(possible)]))
+    met = np.zeros(len(steps))
+    met[np.searchsorted(steps, found)] = counts
+    reached, heights = met[::-1].cumsum()[::-1][1:], np.diff(steps)
+    tail, short = (1 - level) / 2 / max(len(heights), 1), len(values) - reached
+    low = np.where(reached > 0, beta.ppf(tail, np.maximum(reached, 1), short + 1), 0)
+    high = np.where(short > 0, beta.ppf(1 - tail, reached + 1, np.maximum(short, 1)), 1)
+    return Number(float(np.mean(values)), *(float(steps[0] + heights @ end) for end in (low, high)))
+
+
 def root_mean_square(errors, level):
     """The root of the mean square; the interval is Student's for the logarithm of the mean square."""
     square = mean(np.square(errors), level)

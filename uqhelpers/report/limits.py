@@ -161,22 +161,21 @@ def costs(evidence):
 
 
 def unseen_errors(evidence):
-    """Errors that cost something and were not met: the interval of the cost is that of the others."""
+    """Errors that cost something and were not met, and what they could add."""
     bill = evidence.bill
     errors = [] if bill is None else unseen(bill, evidence.labels, evidence.level)
     if not errors:
         return None
     act, true, count, rate, added = errors[0]
     cost = evidence.numbers["cost"]
-    known = "the interval of the cost knows" if cost.low is not None else "the cost knows"
     others = len(errors) - 1
     more = f" Not seen either: {others} other costly {'kind' if others == 1 else 'kinds'} of error."
     return (
         f"None of the {count:,} inputs whose true class is {evidence.class_names[true]} got "
-        f"“{bill.acts[act]}”, at the price of {short(bill.matrix[act, true])}: {known} nothing of that "
-        f"error. Its rate can be as high as {percent(rate)} (upper end of the exact "
-        f"{percent(evidence.level)} interval), which would add {plain(added)} to the cost of "
-        f"{plain(cost.value)}."
+        f"“{bill.acts[act]}”, at the price of {short(bill.matrix[act, true])}: the cost of "
+        f"{plain(cost.value)} holds nothing of that error. Its rate can be as high as {percent(rate)} "
+        f"(upper end of the exact {percent(evidence.level)} interval), which would add {plain(added)} to "
+        f"the cost; its interval, up to {plain(cost.high)}, counts with that."
         f"{more if others else ''}"
     )
 

@@ -2,6 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+import numpy as np
+
 from uqhelpers.report import classes, figures
 from uqhelpers.report.arguments import SECTIONS
 from uqhelpers.report.limits import UNUSUAL
@@ -208,8 +210,16 @@ def deciding(evidence):
         "saving over the likeliest class": "the difference of the two, paired",
         "cost of the best single act": f"“{bill.acts[bill.single]}” for every input, chosen on these inputs",
     }
+    if count <= classes.WHOLE:
+        for true, name in enumerate(evidence.class_names):
+            paid = bill.matrix[:, true]
+            best = [f"“{bill.acts[act]}”" for act in np.flatnonzero(paid == paid.min())]
+            meanings[f"best act[{name}]"] = f"share of them that got {listed(best, 20)}"
+            names[f"best act[{name}]"] = f"Truly {name}, and the best act for them"
     rows = [
-        row(evidence, name, meanings[name], called=names.get(name)) for name in meanings if name in numbers
+        row(evidence, name, meanings[name], name.startswith("best"), called=names.get(name))
+        for name in meanings
+        if name in numbers
     ]
     matrix = [
         (
