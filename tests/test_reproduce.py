@@ -12,6 +12,7 @@ from benchmarks import (
     boxes_adversarial,
     provenance,
     reproduce_active_learning,
+    reproduce_active_learning_models,
     reproduce_active_learning_pools,
     reproduce_adversarial,
     reproduce_case_study,
@@ -25,6 +26,7 @@ from benchmarks import (
     reproduce_ood,
     reproduce_uci,
     reproduce_uci_rate,
+    stored_loops,
 )
 from uqhelpers import confidnet, conformal, data, metrics, models, training
 
@@ -496,6 +498,7 @@ def test_the_stored_boxes_are_drawn_one_for_each_budget():
 def test_the_stored_pages_of_active_learning_are_those_of_the_stored_figures():
     for name, module in (
         ("active_learning", reproduce_active_learning),
+        ("active_learning_models", reproduce_active_learning_models),
         ("active_learning_pools", reproduce_active_learning_pools),
     ):
         content, page = stored(name)
@@ -526,27 +529,52 @@ def test_the_stored_loops_say_what_the_chapter_says_of_them():
 
     loops = stored("active_learning_pools")[0]["loops"]
 
-    def ahead(pool, strategy):
-        """1, -1 or 0: ahead of random, behind it, or neither, by the 95 % interval."""
-        runs, base = (
-            reproduce_active_learning_pools.over_rounds(loops[pool][s]) for s in (strategy, "random")
-        )
+    def ahead(pool, strategy, other="random"):
+        """1, -1 or 0: ahead of another, behind it, or neither, by the 95 % interval."""
+        runs, base = (reproduce_active_learning_pools.over_rounds(loops[pool][s]) for s in (strategy, other))
         d = runs - base
         reach = laws.t(len(d) - 1).ppf(0.975) * laws.sem(d)
         return int(np.sign(d.mean()) * (abs(d.mean()) > reach))
 
     pools = ("clean", "scrawls", "blends", "repeated", "imbalanced")
     assert [ahead(pool, "batch_bald") for pool in pools] == [1, 1, 1, 1, 1]
+    assert [ahead(pool, "k_center") for pool in pools] == [1, 1, 1, 1, 1]
+    assert all(ahead(pool, "k_center", "batch_bald") >= 0 for pool in loops)
     assert [ahead(pool, "bald") for pool in pools] == [0, 0, 0, -1, 1]
-    assert all(ahead("letters", strategy) <= 0 for strategy in loops["letters"])
-    for pool in ("clean", "repeated"):
-        margin, batch = (
-            reproduce_active_learning_pools.over_rounds(loops[pool][s]) for s in ("margin", "batch_bald")
-        )
-        assert margin.mean() > batch.mean() - 0.005
+    assert [pool for pool in loops if ahead(pool, "gate") == 1] == ["imbalanced"]
+    assert [strategy for strategy in loops["letters"] if ahead("letters", strategy) == 1] == ["margin"]
+    assert [pool for pool in loops if ahead(pool, "margin") != 1] == ["scrawls"]
     foreign = {name: np.mean([run["foreign"] for run in runs]) for name, runs in loops["letters"].items()}
     assert foreign["epig"] == min(foreign.values())
     assert np.mean([run["foreign"] for run in loops["scrawls"]["margin"]]) > 0.4
+    assert np.mean([run["foreign"] for run in loops["scrawls"]["k_center"]]) < 0.1
+
+
+def test_the_chapter_on_active_learning_reads_what_is_stored():
+    there = json.loads(stored_loops.STORED.read_text(encoding="utf-8"))
+    assert there == stored_loops.condensed()
+
+
+def test_the_grid_of_pools_has_ten_paired_seeds_of_every_strategy():
+    content = stored("active_learning_pools")[0]
+    assert len(content["seeds"]) >= 10
+    assert set(content["loops"]) == set(reproduce_active_learning_pools.POOLS)
+    for strategies in content["loops"].values():
+        assert set(strategies) == set(reproduce_active_learning_pools.STRATEGIES)
+        assert {len(runs) for runs in strategies.values()} == {len(content["seeds"])}
+
+
+def test_the_judged_network_is_the_same_wherever_its_samples_come_from():
+    digits, sources = data.load("digits"), reproduce_active_learning_models
+    some = digits.train[:40]
+    alone = reproduce_active_learning_pools.fit(some.images, some.labels, 3)
+    nets = sources.fit_ensemble(some.images, some.labels, 3)
+    posterior = sources.fit_laplace(some.images, some.labels, 3)
+    images = digits.test.images[:20]
+    expected = training.predict(alone, images)
+    assert np.array_equal(training.predict(nets[0], images), expected)
+    assert np.array_equal(training.predict(posterior.model, images), expected)
+    assert not np.allclose(training.predict(nets[1], images), expected, atol=0.01)
 
 
 def test_labels_to_a_level_are_the_first_that_reach_it():

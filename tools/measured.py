@@ -209,6 +209,7 @@ def _pools():
             values = np.array([100 * np.mean(run["accuracy"][1:]) for run in runs])
             rows.setdefault(strategy, {})[pool] = values
     titles = {"bald": "BALD, the top ten", "batch_bald": "BatchBALD", "random": "random labels"}
+    titles |= {"k_center": "k-center", "badge": "BADGE"}
     place = "reference/measurements.md#active-learning"
     return Table("digits, ten rounds of ten labels", place, columns, rows, titles)
 
