@@ -207,7 +207,7 @@ def page(found, fixed):
             "# Beside the leaderboard",
             "## Regression on UCI tables",
             f"{len(SEEDS)} splits of 60 %, 20 % and 20 %; CRPS and widths in standard deviations of "
-            f"the targets. At most {MOST:,} rows of a table, drawn once (kin8nm and wine have more).",
+            f"the targets. Of longer tables {MOST:,} rows, drawn once.",
             regression.markdown(arrays),
             "## Settings and steps held fixed",
             "Logarithm of the factor by which a mean part grows in a changed world: with the settings that "
@@ -219,7 +219,8 @@ def page(found, fixed):
             "network, an ensemble of three, ten steps; *the network attacked*: others answer what was made "
             "against the one network; *itself*: made against what answers) and [active "
             "learning](#active-learning) (the clean pool of digits, BatchBALD by MC-Dropout against random "
-            "labels, mean over ten rounds). Other networks than the leaderboard's. A dash: not measured.",
+            "labels, points of accuracy, mean of ten rounds). Other networks than the leaderboard's; a dash: "
+            "not measured.",
             markdown(["method", *(c["title"] for c in beside.values())], other, numbers=True),
         ]
     )
