@@ -55,8 +55,21 @@ def reproduce(progress=True):
         "Digits edition: 900 digits and 450 blends to train on, 297 digits to choose settings by, 600 to "
         "judge by; one network of two hidden layers of 128 units. Mean ± standard deviation of five seeds.",
     ]
-    content = {}
-    for group, columns in GROUPS.items():
+    content, tables = figures(board)
+    blocks += tables
+    found = regression.run(seeds=SEEDS)
+    blocks.append(f"## Regression\n\n{regression.markdown(found)}")
+    content["regression"] = {
+        task: {m: {c: np.round(v, 5).tolist() for c, v in row.items()} for m, row in rows.items()}
+        for task, rows in found.items()
+    }
+    return json.loads(json.dumps(content).replace("NaN", "null")), "\n\n".join(blocks), SEEDS
+
+
+def figures(board, groups=None):
+    """All figures of a table for JSON, by method and column, and the same as Markdown, a table a group."""
+    content, blocks = {}, []
+    for group, columns in (groups or GROUPS).items():
         rows = []
         for name in leaderboard.METHODS:
             cells = [_values(board, name, column) for column in columns]
@@ -71,13 +84,7 @@ def reproduce(progress=True):
             rows.append([board.title(name), *("–" if v is None else spread(v) for v in cells)])
         head = ["method", *(leaderboard.COLUMNS[column].title for column in columns)]
         blocks.append(f"## {group}\n\n{markdown(head, rows, numbers=True)}")
-    found = regression.run(seeds=SEEDS)
-    blocks.append(f"## Regression\n\n{regression.markdown(found)}")
-    content["regression"] = {
-        task: {m: {c: np.round(v, 5).tolist() for c, v in row.items()} for m, row in rows.items()}
-        for task, rows in found.items()
-    }
-    return json.loads(json.dumps(content).replace("NaN", "null")), "\n\n".join(blocks), SEEDS
+    return content, blocks
 
 
 def _values(board, name, column):

@@ -395,6 +395,47 @@ def test_an_unknown_method_is_refused_before_anything_runs(counted, tmp_path):
     assert counted[0] == []
 
 
+def test_what_lies_in_a_folder_is_gathered_by_whole_seeds_and_nothing_is_computed(counted, tmp_path):
+    asked, _ = counted
+    whole = table(tmp_path)
+    leaderboard.run(["entropy"], [2], folder=tmp_path, progress=False, resamples=1)
+    asked.clear()
+    names = ["entropy", "energy", "odin"]
+    assert leaderboard.finished(names, range(4), folder=tmp_path) == whole
+    assert [run.seed for run in leaderboard.finished(["entropy"], range(4), folder=tmp_path)] == [0, 1, 2]
+    assert leaderboard.finished(names, range(4), folder=tmp_path, edition="mnist") == []
+    assert asked == []
+
+
+def test_a_row_stands_beside_the_table_of_its_own_edition(counted, shop, capsys):
+    from uqhelpers.leaderboard.__main__ import main
+
+    main(["--method", "my_method:fit", "--edition", "mnist", "--seeds", "1", "--columns", "nll"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    mean = leaderboard.stored("mnist").column("nll")["ensemble"].mean()
+    (stored,) = (line for line in rows if line.startswith("| ensemble |"))
+    assert f"{mean:.3f}" in stored
+    assert rows[-1].startswith("| my_method:fit |")
+    assert [path.name[:6] for path in (shop / "leaderboard-runs").glob("*.json")] == ["mnist-"]
+
+
+def test_the_mnist_edition_is_stored_from_a_folder_of_runs(counted, tmp_path, monkeypatch):
+    from benchmarks import reproduce_leaderboard_mnist as script
+
+    monkeypatch.setattr(script, "STORED", tmp_path / "mnist.json")
+    with pytest.raises(ValueError, match="folder: expected all methods of one seed or more"):
+        script.reproduce(folder=tmp_path)
+    leaderboard.run(seeds=range(2), folder=tmp_path, edition="mnist", progress=False)
+    leaderboard.run(["odin"], [2], folder=tmp_path, edition="mnist", progress=False)
+    content, page, seeds = script.reproduce(folder=tmp_path)
+    assert seeds == [0, 1]
+    kept = json.loads((tmp_path / "mnist.json").read_text())
+    assert kept["figures"]["standard"]["odin"]["nll"] == pytest.approx(content["odin"]["nll"], rel=1e-3)
+    assert {"code", "date", "machine", "versions"} <= set(kept["provenance"])
+    assert "of 2 seeds" in page
+    assert page.count("\n| ODIN |") == 1
+
+
 # --- ranks and differences ----------------------------------------------------------------------------------
 
 
@@ -452,6 +493,45 @@ def test_an_interval_over_seeds_and_inputs_holds_what_it_promises():
     assert 0.93 < np.mean(held) <= 1
     with pytest.raises(ValueError, match="second_resampled"):
         leaderboard.difference(np.zeros(3), np.ones(3), np.zeros(4))
+
+
+def drawn_tables(rng, truth, noise=0.3, seeds=5, inputs=200):
+    """Figures of methods whose true means are known, and the same from resampled inputs."""
+    losses = truth[:, None, None] + noise * (
+        0.5 * rng.normal(size=(len(truth), seeds, 1)) + 5 * rng.normal(size=(len(truth), 1, inputs))
+    )
+    draws = rng.integers(inputs, size=(40, inputs))
+    return losses.mean(axis=2), losses.mean(axis=1)[:, draws].mean(axis=2)
+
+
+def test_two_tables_agree_as_far_as_spearman_says():
+    rng = np.random.default_rng(0)
+    (first, a), (second, b) = (drawn_tables(rng, rng.normal(size=9)) for _ in range(2))
+    found, low, high = leaderboard.agreement(first, second, a, b, draws=200)
+    assert found == pytest.approx(stats.spearmanr(first.mean(axis=1), second.mean(axis=1)).statistic)
+    assert low <= found <= high
+    assert leaderboard.agreement(first, first, a, a, draws=50)[0] == pytest.approx(1)
+    with pytest.raises(ValueError, match="second: expected figures of the same three methods"):
+        leaderboard.agreement(first, second[:4], a, b)
+
+
+def test_an_interval_of_an_agreement_holds_what_it_promises():
+    rng, held = np.random.default_rng(1), []
+    for _ in range(150):
+        truth = rng.normal(size=(2, 20))
+        truth[1] += truth[0]
+        tables = [drawn_tables(rng, row) for row in truth]
+        _, low, high = leaderboard.agreement(*(t[0] for t in tables), *(t[1] for t in tables), draws=300)
+        held.append(low <= stats.spearmanr(*truth).statistic <= high)
+    assert np.mean(held) > 0.88
+
+
+def test_readings_of_one_network_count_once_in_an_agreement(board):
+    correlation, low, high, methods = board.agreement("nll", board)
+    assert methods == len({tuple(values) for values in board.column("nll").values()})
+    assert correlation == pytest.approx(1)
+    assert low <= correlation <= high + 1e-9
+    assert board.agreement("near", board)[-1] > methods
 
 
 def test_the_front_holds_whom_nobody_beats():
@@ -573,6 +653,50 @@ def test_the_stored_table_has_all_methods_worlds_and_five_seeds(board):
         assert np.isfinite(row["nll"]).all()
 
 
+def test_every_edition_that_is_stored_has_all_methods_and_says_where_it_was_made():
+    for edition in leaderboard.STORED:
+        board = leaderboard.stored(edition)
+        assert list(board.figures["standard"]) == list(leaderboard.METHODS)
+        assert {"code", "machine", "date", "versions"} <= set(board.provenance)
+        assert len(board.column("nll")["ensemble"]) == len(board.seeds["standard"]) >= 2
+        assert set(board.resampled["standard"]["odin"]) >= {"nll", "errors", "near", "far", "nll_5"}
+    with pytest.raises(ValueError, match="edition: expected one of 'digits', 'mnist'"):
+        leaderboard.stored("letters")
+
+
+def test_columns_of_other_chapters_are_those_of_their_stored_results():
+    from benchmarks import reproduce_leaderboard_further as script
+
+    kept, fixed = leaderboard.further()
+    assert {
+        name: {**c, "values": {m: v.tolist() for m, v in c["values"].items()}} for name, c in kept.items()
+    } == (script.columns())
+    places = (script.ROOT / "book/reference/measurements.md").read_text(encoding="utf-8")
+    for column in kept.values():
+        assert f"\n## {column['source'].replace('-', ' ').capitalize()}\n" in places
+        assert set(column["values"]) <= set(leaderboard.METHODS)
+    own, asked = leaderboard.stored(), json.loads((script.RESULTS / f"{script.SCRIPT}.json").read_text())
+    for name in script.HELD:  # the same networks, before anything is changed
+        for part in ("mean_aleatoric", "mean_epistemic"):
+            want = own.figures["standard"][name][part][:3]
+            assert fixed["standard"][name][part] == pytest.approx(want, rel=0.05)
+            assert fixed["an eighth"][name][part].tolist() == asked["fixed"]["an eighth"][name][part]
+
+
+def test_settings_that_are_held_are_those_of_the_first_time():
+    from benchmarks import reproduce_leaderboard_further as script
+
+    before = posthoc.chosen, trained._best_network, dict(networks.BUDGET)
+    with script.settings_of([]) as first:
+        assert posthoc.chosen([3, 1, 2], lambda value: value) == 1
+    with script.settings_of(first), script.epochs(8):
+        assert posthoc.chosen([3, 1, 2], lambda value: -value) == 1
+        assert networks.BUDGET["epochs"] == 8 * before[2]["epochs"]
+    with script.settings_of([7]):
+        assert trained._best_network(lambda setting: setting, (1, 2), None, None) == 7
+    assert (posthoc.chosen, trained._best_network, networks.BUDGET) == before
+
+
 def test_a_table_written_and_read_again_is_the_same(board, tmp_path, monkeypatch):
     content = json.loads(board.as_json(**board.provenance))
     assert content["figures"]["standard"]["odin"]["nll"] == pytest.approx(
@@ -619,6 +743,23 @@ def test_every_regression_method_has_its_row(monkeypatch):
         assert np.isfinite(row["coverage_gap"]).all(), name
         assert np.isfinite(row["nll"]).all() == (name != "conformal quantiles")
     assert regression.markdown({"gap": found}).count("\n| ") == 2 + len(found)
+
+
+def test_the_stored_regressions_are_those_of_the_stored_results():
+    from benchmarks.provenance import RESULTS
+
+    kept = regression.stored()
+    own = json.loads((RESULTS / "reproduce_leaderboard.json").read_text())["regression"]
+    uci = json.loads((RESULTS / "reproduce_leaderboard_further.json").read_text())["uci"]
+    assert set(kept) == {*own, *uci}
+    assert set(own) == set(regression.TASKS)
+    for name, rows in {**own, **uci}.items():
+        assert set(kept[name]) == set(regression.REGRESSION_METHODS)
+        for method, row in rows.items():
+            for column, values in row.items():
+                got = kept[name][method][column]
+                assert got.shape == (5,)
+                assert np.array_equal(got, np.array(values, float), equal_nan=True)
 
 
 def test_a_table_of_ones_own_is_read(tmp_path):

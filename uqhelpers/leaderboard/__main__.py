@@ -1,9 +1,10 @@
 """``python -m uqhelpers.leaderboard``: run what is missing of the table, or a method of your own."""
 
 import argparse
+import os
 import sys
 
-from uqhelpers.leaderboard import METHODS, WORLDS, gather, regression, run, stored
+from uqhelpers.leaderboard import STORED, WORLDS, gather, regression, run, stored
 
 SHOWN = ("accuracy", "nll", "brier", "gap", "augrc", "errors", "near", "far", "nll_3", "known_doubt",
          "set_size", "fit_cost", "predict_cost")  # fmt: skip
@@ -42,9 +43,9 @@ def main(arguments=None):
         folder=asked.folder, edition=asked.edition, n_jobs=asked.jobs,
     )  # fmt: skip
     board = gather(finished)
-    beside = asked.method and asked.edition in (None, "digits") and worlds == ["standard"]
-    if beside:
-        board = stored().with_runs(finished)
+    edition = asked.edition or os.environ.get("UQ_DATASET") or "digits"
+    if asked.method and edition in STORED and worlds == ["standard"]:
+        board = stored(edition).with_runs(finished)
     for name in worlds:
         print(f"\n{name}\n\n{board.markdown(asked.columns or SHOWN, world=name)}")
 

@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_number, as_real, as_whole
+from uqhelpers._checks import as_choice, as_generator, as_number, as_real, as_whole
+from uqhelpers.leaderboard.disentanglement import rank_correlation
 
-__all__ = ["Ranks", "critical_difference", "difference", "pareto_front", "ranks"]
+__all__ = ["Ranks", "agreement", "critical_difference", "difference", "pareto_front", "ranks"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,6 +175,71 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
             freedom = (variance + of_inputs) ** 2 / parts
         variance += of_inputs
     return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
+
+
+def agreement(first, second, first_resampled, second_resampled, level=0.95, draws=1000, seed=0):
+    """Rank correlation of two tables' means over methods, with an interval over seeds and inputs.
+
+    Seeds are drawn again with replacement, and one of the resampled sets of
+    inputs along with them, in each table by itself and the same for all methods
+    of a table. What is drawn again has more noise than the means, and noise
+    lowers a correlation. So both are taken, the middle of what was drawn and its
+    reflection about what was found (on the scale of the inverse hyperbolic
+    tangent), and the interval is the least that holds both. The methods count
+    as given.
+
+    Parameters
+    ----------
+    first, second : array, shape (M, S) and (M, T)
+        Figures of the same methods, one a seed.
+    first_resampled, second_resampled : array, shape (M, R) and (M, Q)
+        The same from resampled inputs, averaged over seeds.
+    level : float
+    draws : int
+    seed : int or numpy.random.Generator
+
+    Returns
+    -------
+    correlation, low, high : float
+        Spearman's.
+
+    References
+    ----------
+    Davison and Hinkley (1997), Bootstrap methods and their application, section
+    5.2, on intervals of percentiles and of reflected ones.
+    """
+    tables = [as_real(v, n, ndim=2) for v, n in ((first, "first"), (second, "second"))]
+    drawn = [
+        as_real(v, n, ndim=2)
+        for v, n in ((first_resampled, "first_resampled"), (second_resampled, "second_resampled"))
+    ]
+    if len({len(part) for part in (*tables, *drawn)}) > 1 or len(tables[0]) < 3:
+        raise ValueError(
+            "second: expected figures of the same three methods or more, got "
+            + ", ".join(str(part.shape) for part in (*tables, *drawn))
+        )
+    rng, draws = as_generator(seed), as_whole(draws, "draws")
+
+    def again(table, inputs):
+        seeds = rng.integers(table.shape[1], size=(draws, table.shape[1]))
+        moved = inputs[:, rng.integers(inputs.shape[1], size=draws)] - inputs.mean(axis=1, keepdims=True)
+        return (table[:, seeds].mean(axis=2) + moved).T
+
+    found = rank_correlation(*(table.mean(axis=1) for table in tables))
+    ends = np.quantile(_row_by_row(*map(again, tables, drawn)), [(1 - level) / 2, (1 + level) / 2])
+    reach = 1 - 1e-9  # the scale ends where two orders are the same
+    reflected = np.tanh(
+        2 * np.arctanh(np.clip(found, -reach, reach)) - np.arctanh(np.clip(ends, -reach, reach))
+    )
+    return found, float(min(*ends, *reflected)), float(max(*ends, *reflected))
+
+
+def _row_by_row(first, second):
+    """Spearman's correlation of each row of one with the same row of the other."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(table, axis=1) - (table.shape[1] + 1) / 2 for table in (first, second)]
+    return (ranks[0] * ranks[1]).sum(axis=1) / np.sqrt(np.prod([(r**2).sum(axis=1) for r in ranks], axis=0))
 
 
 def pareto_front(costs, losses):

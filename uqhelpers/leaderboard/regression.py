@@ -19,6 +19,7 @@ from uqhelpers import (
 )
 from uqhelpers._checks import as_real, as_whole
 from uqhelpers._torch import torch
+from uqhelpers.leaderboard.tables import read
 from uqhelpers.models import MLP
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Task",
     "markdown",
     "run",
+    "stored",
     "table_task",
     "task",
 ]
@@ -383,6 +385,22 @@ def run(tasks=TASKS, seeds=range(5), methods=None):
             for method, row in rows.items()
         }
     return found
+
+
+def stored():
+    """The tables of regression that come with the package, as :func:`run` returns them.
+
+    Returns
+    -------
+    dict
+        ``[task][method][column]``: an array over five seeds, NaN where a method
+        has no such figure. Tasks are "diabetes", "gap" and tables of the UCI
+        repository: "yacht", "energy", "concrete", "wine" and "kin8nm".
+    """
+    return {
+        name: {m: {c: np.array(v, float) for c, v in row.items()} for m, row in rows.items()}
+        for name, rows in read("regression")["figures"].items()
+    }
 
 
 def markdown(found):

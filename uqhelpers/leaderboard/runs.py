@@ -24,7 +24,7 @@ from uqhelpers.leaderboard.worlds import world
 PROTOCOL = ("worlds", "answers", "columns", "disentanglement", "networks", "choosing", "posthoc", "trained")
 """The modules that decide about a figure: with other code in them, a run is another one."""
 
-__all__ = ["Run", "evaluate", "run"]
+__all__ = ["Run", "evaluate", "finished", "run"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +187,29 @@ def run(
         for seed in seeds
         for name in names
     ]
+
+
+def finished(methods=None, seeds=range(5), worlds=("standard",), *, folder="leaderboard-runs", edition=None):
+    """What lies in a folder already, and was made by the present code; nothing is computed.
+
+    Parameters
+    ----------
+    methods, seeds, worlds, folder, edition
+        As for :func:`run`.
+
+    Returns
+    -------
+    list of Run
+        Of those seeds of a world in which none of the methods is missing, in
+        the order asked for. May be empty.
+    """
+    names, found = list(METHODS if methods is None else methods), []
+    for world_name in worlds:
+        for seed in seeds:
+            there = [_read(_place(Path(folder), name, seed, world_name, edition)) for name in names]
+            if None not in there:
+                found += there
+    return found
 
 
 def _job(names, seed, world_name, edition, folder, resamples):

@@ -8,13 +8,13 @@ import numpy as np
 
 from uqhelpers._checks import as_choice
 from uqhelpers.leaderboard.columns import COLUMNS
-from uqhelpers.leaderboard.comparison import Ranks, difference, ranks
+from uqhelpers.leaderboard.comparison import agreement, difference, ranks
 from uqhelpers.leaderboard.methods import METHODS
 
-__all__ = ["STORED", "Board", "gather", "stored"]
+__all__ = ["STORED", "Board", "further", "gather", "stored"]
 
-STORED = ("digits",)
-"""The tables that come with the package."""
+STORED = ("digits", "mnist")
+"""The editions whose tables come with the package."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,6 +68,34 @@ class Board:
         if any(part is None for part in pair):
             raise ValueError(f"column: expected one that was resampled, got {column!r}")
         return difference(values[first], values[second], *pair, level=level)
+
+    def agreement(self, column, other, level=0.95):
+        """How far another table orders the methods alike in a column: :func:`agreement`.
+
+        Of methods that have the same figures in both tables (readings of one
+        network, in a column of its probabilities) the first one counts.
+
+        Parameters
+        ----------
+        column : str
+        other : Board
+        level : float
+
+        Returns
+        -------
+        correlation, low, high : float
+        methods : int
+            How many were ranked.
+        """
+        pair = [self.column(column), other.column(column)]
+        drawn = [board.resampled["standard"] for board in (self, other)]
+        kept = {}
+        for name in pair[0]:
+            if name in pair[1] and all(column in rows[name] for rows in drawn):
+                kept.setdefault(tuple(pair[0][name]) + tuple(pair[1][name]), name)
+        figures = [np.array([values[name] for name in kept.values()]) for values in pair]
+        resampled = [np.array([rows[name][column] for name in kept.values()]) for rows in drawn]
+        return (*agreement(*figures, *resampled, level=level), len(kept))
 
     def with_runs(self, runs):
         """The same table with further rows, of the same seeds or of others."""
@@ -132,24 +160,51 @@ def gather(runs):
     return Board(_arrays(figures), _arrays(resampled, over_seeds=True), seeds, {})
 
 
-def stored(name="digits"):
+def stored(edition="digits"):
     """A table that comes with the package.
 
     Parameters
     ----------
-    name : {"digits"}
+    edition : {"digits", "mnist"}
 
     Returns
     -------
     Board
         With its provenance: code, machine, versions, day.
     """
-    as_choice(name, "name", STORED)
-    text = (resources.files("uqhelpers.leaderboard") / "stored" / f"{name}.json").read_text("utf-8")
-    content = json.loads(text)
+    content = read(as_choice(edition, "edition", STORED))
     return Board(
         _arrays(content["figures"]), _arrays(content["resampled"]), content["seeds"], content["provenance"]
     )
+
+
+def further():
+    """What other runs have to say about rows of the table.
+
+    Returns
+    -------
+    columns : dict
+        By name, a column that another chapter has measured, with other networks:
+        ``title``, ``units``, ``best``, ``source`` (a heading of the page of
+        measurements), and ``values``, an array over seeds for each method that
+        has one.
+    fixed : dict
+        ``fixed[world][method]``: ``mean_aleatoric`` and ``mean_epistemic`` of
+        the test digits, arrays over seeds, where settings and the number of steps
+        are those of the standard world.
+    """
+    content = read("further")
+    columns = {
+        name: {**column, "values": {m: np.array(v) for m, v in column["values"].items()}}
+        for name, column in content["columns"].items()
+    }
+    return columns, _arrays(content["fixed"])
+
+
+def read(name):
+    """The content of one of the package's stored files."""
+    text = (resources.files("uqhelpers.leaderboard") / "stored" / f"{name}.json").read_text("utf-8")
+    return json.loads(text)
 
 
 def _arrays(tree, over_seeds=False):
