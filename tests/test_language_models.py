@@ -14,6 +14,7 @@ from uqhelpers.language_models import (
     good_turing,
     hidden_states,
     meaning_probs,
+    measured_worlds,
     predictive_split,
     sample_answers,
     semantic_entropy,
@@ -285,6 +286,30 @@ def test_weighted_entropy_of_all_answers_is_exact_however_often_they_were_drawn(
     assert np.allclose(got, semantic_entropy(GIVEN, given, log_probs, kind="exact"), atol=1e-4)
 
 
+def test_what_stands_behind_the_end_makes_no_answer_of_its_own():
+    answers = np.array([[[3, 4, END], [3, END, 4], [3, END, 0], [END, 3, 3], [END, 0, 4]]])
+    logs = np.log([[0.5, 0.2, 0.2, 0.1, 0.1]])
+    groups = [[0, 1, 1, 2, 2]]
+    want = semantic_entropy([["3 4", "3", "3", "", ""]], groups, logs, kind="weighted")
+    assert semantic_entropy(answers, groups, logs, kind="weighted", end=END) == pytest.approx(want)
+    assert want == pytest.approx(metrics.predictive_entropy([[5 / 8, 2 / 8, 1 / 8]]))
+    assert semantic_entropy(answers, groups, logs, kind="weighted") != pytest.approx(want)
+    with pytest.raises(ValueError, match="each answer once"):
+        semantic_entropy(answers, groups, logs, kind="exact", end=END)
+    same = lambda one, other: np.array_equal(one, other)  # noqa: E731
+    counted = metrics.predictive_entropy([[1 / 5, 2 / 5, 2 / 5]])
+    assert semantic_entropy(answers, same, end=END) == pytest.approx(counted)
+
+
+def test_one_text_may_have_two_log_probs_that_differ_by_rounding_alone():
+    texts, groups = [["a", "a", "b"]], [[0, 0, 1]]
+    want = semantic_entropy([["a", "b"]], [[0, 1]], np.log([[0.6, 0.2]]), kind="weighted")
+    got = semantic_entropy(texts, groups, np.log([[0.6, 0.6001, 0.2]]), kind="weighted")
+    assert got == pytest.approx(want)
+    never = semantic_entropy(texts, groups, [[-np.inf, -np.inf, -1.0]], kind="weighted")
+    assert never == [0.0]
+
+
 def test_a_model_that_always_says_the_same_has_none():
     texts = [["in Rome"] * 10]
     for kind, logs in (
@@ -462,6 +487,20 @@ def test_a_trained_model_knows_what_it_was_told_often():
     assert hidden_states(model, world.prompts).shape == (48, 32)
 
 
+# --- what is stored -----------------------------------------------------------------------------------------
+
+
+def test_the_stored_worlds_come_as_arrays_with_one_entry_a_world():
+    stored = measured_worlds()
+    count = len(stored["seeds"])
+    assert count >= 5
+    for world in stored["worlds"].values():
+        assert set(world["area"]) == set(stored["names"])
+        assert all(row["known"].shape == (count,) for row in world["area"].values())
+        assert world["samples"]["10"]["discrete"]["bias"].shape == (count,)
+        assert all(0 <= value <= 1 for row in world["area"].values() for value in row["ambiguous"])
+
+
 # --- what is refused ----------------------------------------------------------------------------------------
 
 LOGS = np.log([[0.5, 0.5]])
@@ -496,6 +535,11 @@ REFUSED = {
     "NaN": lambda m: semantic_entropy(TWO, [[0, 1]], LOGS * np.nan, kind="weighted"),
     "each answer once": lambda m: semantic_entropy([["a", "a"]], [[0, 0]], LOGS, kind="exact"),
     "there twice": lambda m: meaning_probs([np.log(0.9), np.log(0.9)], [0, 1]),
+    "log_probs: expected one for each text": lambda m: semantic_entropy(
+        [["a", "a"]], [[0, 0]], np.log([[0.5, 0.25]]), kind="weighted"
+    ),
+    "end: expected none": lambda m: semantic_entropy(TWO, [[0, 1]], end=1),
+    "end: expected a whole": lambda m: semantic_entropy(GIVEN, MEANINGS[None].repeat(3, axis=0), end=-1),
     "a text in two": lambda m: semantic_entropy([["a", "a"]], [[0, 1]], LOGS, kind="weighted"),
     "as many texts": lambda m: semantic_entropy([["a"], ["a", "b"]], [[0]]),
     "same: expected a function": lambda m: clusters_of(["a"], 3),
@@ -520,30 +564,3 @@ REFUSED = {
 def test_nonsense_is_refused_by_name(words, model):
     with pytest.raises(ValueError, match=words):
         REFUSED[words](model)
-
-
-# --- a model of another make --------------------------------------------------------------------------------
-
-
-def test_a_model_of_the_library_transformers_is_read_alike():
-    transformers = pytest.importorskip(
-        "transformers", reason="the library transformers is not installed here"
-    )
-    config = transformers.GPT2Config(
-        vocab_size=V, n_positions=8, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=END
-    )
-    with training.seeded(0):
-        model = transformers.GPT2LMHeadModel(config).eval()
-    with torch.no_grad():
-        model.transformer.wte.weight *= 20  # far from even
-    logs = sequence_log_prob(model, PROMPTS, GIVEN, END)
-    assert np.exp(logs).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-5)
-    assert logs[1, 20] == pytest.approx(by_hand(model, PROMPTS[1], ANSWERS[20]), abs=1e-4)
-    drawn = sample_answers(model, PROMPTS, 300, END, seed=0)
-    assert np.allclose(drawn.log_probs, np.take_along_axis(logs, places(drawn.tokens), axis=1), atol=1e-4)
-    assert np.array_equal(
-        drawn.tokens, sample_answers(model, PROMPTS, 300, END, seed=0, share="prompts").tokens
-    )
-    greedy = model.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=1, do_sample=False, pad_token_id=END)
-    first = sequence_log_prob(model, PROMPTS[:1].repeat(V, axis=0), np.arange(V)[:, None], END)
-    assert greedy[0, -1].item() == first.argmax()

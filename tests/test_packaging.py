@@ -102,13 +102,25 @@ def test_every_import_of_the_package_is_declared():
     assert foreign <= {canonicalize_name(name) for name in LEARNERS | extras}
 
 
+OWN_MODEL = "transformers"  # an extra that the book's own environment leaves out
+
+
+def test_the_library_transformers_is_an_extra_that_neither_learner_nor_book_installs():
+    (line,) = PROJECT["optional-dependencies"][OWN_MODEL]
+    name = Requirement(line).name
+    assert name == "transformers"
+    assert name not in LEARNERS
+    assert f"\n{name}==" not in (ROOT / "requirements.txt").read_text(encoding="utf-8")
+
+
 def test_the_lock_satisfies_the_ranges():
     lock = {}
     for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             name, version = line.split("==")
             lock[canonicalize_name(name)] = Version(version)
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    extras = {name: lines for name, lines in PROJECT["optional-dependencies"].items() if name != OWN_MODEL}
+    groups = [PROJECT["dependencies"], *extras.values()]
     for requirement in (Requirement(line) for group in groups for line in group):
         name = canonicalize_name(requirement.name)
         assert name in lock, name

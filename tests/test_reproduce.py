@@ -23,6 +23,7 @@ from benchmarks import (
     reproduce_first_seed,
     reproduce_first_seed_thresholds,
     reproduce_language_models,
+    reproduce_language_models_again,
     reproduce_ood,
     reproduce_uci,
     reproduce_uci_rate,
@@ -638,7 +639,51 @@ def test_what_was_never_told_was_invented_at_the_rate_that_the_singletons_foreto
         assert run["drawn, 80"] > run["never told"] - 0.01
 
 
+def test_what_a_second_answer_betrays_is_what_the_text_about_second_questions_taught():
+    content, page = stored("language_models_again")
+    runs = content["runs"]
+    assert page.startswith(reproduce_language_models_again.page(runs))
+    beside = stored("language_models")[0]["runs"]["names tell"]
+    for seed, run in zip(content["seeds"], runs, strict=True):
+        told, apart = run["told"], run["apart"]
+        # The same network as in the other table, found again.
+        area = beside[seed]["area"]
+        assert told["again, ambiguous"] == pytest.approx(area["again"]["ambiguous"], abs=0.03)
+        assert told["p true, known"] == pytest.approx(area["p true"]["known"], abs=0.03)
+        # Of two true places the one foretells the other only where the text has it so.
+        assert told["information, ambiguous"] > 0.05 > 10 * told["information, known"]
+        assert max(apart[f"information, {group}"] for group in reproduce_language_models_again.GROUPS) < 0.02
+
+
+def test_what_the_chapter_reads_is_what_is_stored():
+    content, beside = stored("language_models_again")[0], stored("language_models")[0]
+    kept = json.loads(reproduce_language_models_again.STORED.read_text(encoding="utf-8"))
+    packed = reproduce_language_models_again.packed(beside, content["runs"])
+    assert {key: kept[key] for key in packed} == packed
+
+
+def test_a_place_named_apart_says_nothing_of_what_follows():
+    world = data.biographies(telling=True, seed=3, people=12, surnames=12, repeats=2000)
+    told = world.meanings[world.told]
+
+    def follows(lines):
+        """How much more often a true place follows where it is the one that was named: ambiguous people."""
+        prompts, answers = lines
+        named = np.array([np.flatnonzero(world.answers[::4, 0] == token)[0] for token in prompts[:, 5]])
+        assert np.array_equal(answers, world.answers[world.told])
+        gaps = []
+        for who in world.of("ambiguous"):
+            mine, place = world.people == who, world.truth[who].argmax()
+            gaps.append(np.mean(told[mine & (named == place)] == place) - 0.6)
+        return np.mean(gaps)
+
+    assert abs(follows(reproduce_language_models_again.apart_lines(world, 0))) < 0.02
+    assert follows(world.second_lines("again?", 0)) > 0.08
+
+
 def test_the_worlds_run_small():
+    small = reproduce_language_models_again.one_world(0, epochs=1, people=6, surnames=3, places=5, repeats=5)
+    assert set(small["told"]) == set(small["apart"]) == set(reproduce_language_models_again.FIGURES)
     world = reproduce_language_models.one_world(True, 0, epochs=1, people=6, surnames=3, places=5, repeats=5)
     assert set(world["area"]) == set(reproduce_language_models.SCORES)
     rates = reproduce_language_models.inventions(0, (1,), people=30, lines=60, places=5)

@@ -7,7 +7,8 @@ token by token, ``hidden_states`` at what is behind them. ``semantic_entropy``
 counts wordings of one meaning together, ``predictive_split`` parts what an
 ensemble is unsure about from what it disagrees about. ``good_turing`` says how
 much of what will be asked was never told, ``abstention_policy`` when an answer
-pays.
+pays. ``measured_worlds`` holds what was measured in more worlds than a page has
+time for.
 
 Whatever is called like a causal language model of the library transformers
 (``model(input_ids, past_key_values=..., use_cache=True)`` with ``logits`` and
@@ -15,9 +16,10 @@ Whatever is called like a causal language model of the library transformers
 ``fit`` and ``hidden_states``.
 """
 
-from uqhelpers.language_models import entropies, guessing, reading, training, transformer
+from uqhelpers.language_models import entropies, guessing, measured, reading, training, transformer
 from uqhelpers.language_models.entropies import *  # noqa: F403
 from uqhelpers.language_models.guessing import *  # noqa: F403
+from uqhelpers.language_models.measured import *  # noqa: F403
 from uqhelpers.language_models.reading import *  # noqa: F403
 from uqhelpers.language_models.training import *  # noqa: F403
 from uqhelpers.language_models.transformer import *  # noqa: F403
@@ -28,4 +30,5 @@ __all__ = [
     *reading.__all__,
     *entropies.__all__,
     *guessing.__all__,
+    *measured.__all__,
 ]

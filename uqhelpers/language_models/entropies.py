@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from uqhelpers import metrics
-from uqhelpers._checks import as_choice, as_labels, as_own_real, as_scores, to_numpy
+from uqhelpers._checks import as_choice, as_labels, as_own_real, as_scores, as_whole, to_numpy
 
 __all__ = ["clusters_of", "meaning_probs", "predictive_split", "semantic_entropy"]
 
@@ -118,7 +118,7 @@ def predictive_split(log_probs, meanings):
     return metrics.decompose(meaning_probs(log_probs, meanings))
 
 
-def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
+def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete", end=None):
     """Entropy over meanings: wordings of one meaning are counted together.
 
     Parameters
@@ -129,12 +129,16 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
         The group of each answer; or a function of two answers of one prompt
         that says whether they mean the same (:func:`clusters_of`).
     log_probs : array, shape (N, S), float, optional
-        Of the answers, in nats; for all kinds but the first.
+        Of the answers, in nats; for all kinds but the first. One text has one:
+        where texts are decoded from tokens in several ways, give the tokens.
     kind : {"discrete", "weighted", "exact"}
         From how often each meaning was drawn; from the probabilities of the
         answers that were drawn, each *different* one counted once, scaled to
         sum to 1; or from those of all answers, each there once, what is missing
         to 1 being a meaning of its own.
+    end : int, optional
+        For tokens: the one with which an answer ends. What stands behind the first
+        is no part of the answer, so two that differ there alone are the same.
 
     Returns
     -------
@@ -148,7 +152,7 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
     Detecting hallucinations in large language models using semantic entropy.
     """
     as_choice(kind, "kind", KINDS)
-    answers = _as_answers(answers)
+    answers = _as_answers(answers, end)
     shape = len(answers), len(answers[0])
     groups = _as_groups(answers, meaning, shape)
     if kind == "discrete":
@@ -163,6 +167,7 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
         _, once, text = np.unique(np.array(texts), axis=0, return_index=True, return_inverse=True)
         if (row != row[once][text.reshape(-1)]).any():
             raise ValueError("meaning: expected one group for each text, got a text in two of them")
+        _check_one_each(logs, logs[once][text.reshape(-1)])
         if kind == "exact":
             if len(once) < len(texts):
                 raise ValueError("answers: expected each answer once, as kind is 'exact'")
@@ -175,13 +180,21 @@ def semantic_entropy(answers, meaning, log_probs=None, *, kind="discrete"):
     return np.array(found)
 
 
+def _check_one_each(logs, first):
+    """One text has one log probability, but for rounding, which is coarse in half precision."""
+    apart = ~np.isclose(logs, first, rtol=0.01, atol=0.01)
+    if apart.any():
+        got = f"{first[apart][0]:.4g} and {logs[apart][0]:.4g}"
+        raise ValueError(f"log_probs: expected one for each text, got {got} for the same: are tokens lost?")
+
+
 def _entropy(shares):
     shares = shares[shares > 0]
     return max(0.0, -float((shares * np.log(shares)).sum()))
 
 
-def _as_answers(answers):
-    """A token array with three axes, or lists of texts of one length."""
+def _as_answers(answers, end):
+    """A token array with three axes, filled up with the end behind it, or lists of texts of one length."""
     try:
         texts = isinstance(answers[0][0], str)
     except (TypeError, IndexError, KeyError):
@@ -190,11 +203,16 @@ def _as_answers(answers):
         rows = [list(row) for row in answers]
         if len({len(row) for row in rows}) > 1 or not all(isinstance(t, str) for row in rows for t in row):
             raise ValueError("answers: expected as many texts for each prompt")
+        if end is not None:
+            raise ValueError("end: expected none, as the answers are texts, not tokens")
         return rows
     array = to_numpy(answers, "answers")
     if array.ndim != 3 or array.size == 0:
         raise ValueError(f"answers: expected shape (prompts, answers, tokens) or texts, got {array.shape}")
-    return array
+    if end is None:
+        return array
+    ended = np.cumsum(array == as_whole(end, "end", low=0), axis=-1) > 0
+    return np.where(ended, end, array)
 
 
 def _as_groups(answers, meaning, shape):

@@ -56,6 +56,11 @@ class _Prefixes:
 
     def extend(self, rows, tokens):
         """Go on with some of the rows, each with a token; rows may come more than once."""
+        if not hasattr(self.cache, "batch_select_indices"):
+            raise ValueError(
+                "model: expected one that keeps a cache with batch_select_indices (transformers has it from "
+                f"version 5 on), got {type(self.cache).__name__}"
+            )
         self.cache.batch_select_indices(torch.as_tensor(rows, device=self.device))
         self._read(tokens[:, None])
 
