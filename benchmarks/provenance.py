@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from pathlib import Path
 
 from tools import imports
@@ -88,8 +89,14 @@ def store(name, content, markdown, seeds=(), parts=()):
     words = sentence(here) + (f"; seeds {', '.join(map(str, seeds))}" if seeds else "") + "."
     words += "".join(f" Parts of it: {sentence(part)}." for part in elsewhere)
     footer = f"\n\n*{words[0].upper()}{words[1:]}*\n"
-    replace(RESULTS / f"{name}.json", json.dumps({**origin, **content}, indent=1) + "\n")
+    replace(RESULTS / f"{name}.json", lines({**origin, **content}) + "\n")
     replace(RESULTS / f"{name}.md", markdown.rstrip() + footer)
+
+
+def lines(content):
+    """As JSON with a line for each entry, and one for each list of numbers."""
+    text = json.dumps(content, indent=1)
+    return re.sub(r"\[[-+\d.eEnulNa,\s]*\]", lambda numbers: re.sub(r"\n\s*", "", numbers[0]), text)
 
 
 def replace(path, text):

@@ -82,11 +82,13 @@ def a_person_who_errs_is_asked_less_often(learner, seed):
 
 
 @functools.cache
-def day_of(register, miss, needless, person, budget, places, part_of="choose", order="arrival", seen=True):
+def day_of(
+    register, miss, needless, person, budget, places, part_of="choose", order="arrival", seen=True, new=True
+):
     """What the report rows of a draw cost, one after the other, with so many places at the person's."""
     draw = own_draw(register)
     doubts = case_study.expected_price(draw[part_of][0], miss, needless)
-    limit = case_study.referral_limit(doubts, budget)
+    limit = case_study.referral_limit(doubts, budget) if new else np.quantile(doubts, 1 - budget)
     probs, events = draw["report"]
     own = case_study.expected_price(probs, miss, needless)
     asked = np.flatnonzero(own > limit)
@@ -108,9 +110,11 @@ def registers(seed):
         bill = (int(rng.integers(10**6)), float(rng.integers(8, 25)), 1.0, 0.2, 0.15, int(rng.integers(4, 8)))
         right = day_of(*bill)
         wrong = [
-            day_of(*bill, **change) for change in ({"order": "doubt"}, {"seen": False}, {"part_of": "report"})
+            day_of(*bill, **change)
+            for change in ({"order": "doubt"}, {"seen": False}, {"part_of": "report"}, {"new": False})
         ]
-        if right[0] > 0 and all(abs(w - right)[2] > 1e-6 for w in wrong) and wrong[1][1] != right[1]:
+        apart = len({round(w[2], 9) for w in [right, *wrong]}) == 1 + len(wrong)
+        if right[0] > 0 and apart and wrong[1][1] != right[1]:
             found.append(bill)
     return found
 
@@ -158,6 +162,7 @@ def a_budget_is_set_on_other_rows_and_places_run_out(learner, seed):
                 },
                 "the places run out": {"seen": False},
                 "the limit was set on the rows that are reported": {"part_of": "report"},
+                "that share of the rows to choose by: a new patient takes a place, too": {"new": False},
                 "the limit is set on the rows to choose by, not on those that the promise is made with": {
                     "part_of": "promise"
                 },
@@ -279,7 +284,7 @@ def shares(rate, alarms, clinics, years, union=True, power=1.0, over="all"):
     "q5",
     points={"whatever depends on what": 1, "if all are independent": 1},
     hint="The chance of at least one false alarm: bounded by a sum, or one minus the chance of none.",
-    read="The limit",
+    read="Which alarm hears what?",
 )
 def a_rate_is_shared_by_all_that_may_ring(learner, seed):
     rng = np.random.default_rng(seed)
