@@ -414,6 +414,14 @@ def test_a_temperature_that_no_logit_survives_is_refused(score):
         score(logits, 1e18)
 
 
+def test_logits_that_hardly_differ_tie_without_an_error_up_to_a_million():
+    logits = 1e-12 * np.random.default_rng(0).normal(size=(50, 10))
+    assert len(np.unique(odin.softmax_score(logits))) == 50
+    assert len(np.unique(odin.softmax_score(logits, 1e6))) == 1
+    with pytest.raises(ValueError, match="temperature: expected at most"):
+        odin.softmax_score(logits, 1.1e6)
+
+
 @pytest.mark.parametrize("function", [odin.odin_score, odin.perturb])
 def test_a_network_with_a_softmax_at_its_end_is_told_so(function):
     with pytest.raises(ValueError, match=r"model: expected logits, .* leave the softmax out"):

@@ -29,7 +29,9 @@ def softmax_score(logits, temperature=1.0):
     Raises
     ------
     ValueError
-        If the temperature is so high that all probabilities are 1/C in float64.
+        If the temperature is above 1e6, and so high that all probabilities are
+        1/C in float64. At lower ones, too, logits tie that differ by less than
+        about 1e-15 times the temperature.
 
     References
     ----------

@@ -10,7 +10,7 @@ SCORES = ("odin.softmax_score", "odin.energy_score", "odin.max_logit_score")
 
 @question(
     "q1",
-    points={"the softmax score": 1, "the energy": 2},
+    points={"the softmax score": 1, "the energy": 1},
     hint="Subtract the largest logit before exp; the energy is -T log of the sum of exp(f / T).",
     forbids=SCORES,
     read="Further: scores that see the level",
@@ -186,8 +186,8 @@ def wrong_steps(x, std, epsilon, **case):
 
 @question(
     "q3",
-    points=3,
-    hint="By the logits the gradient is (p - one-hot of the prediction) / T; then Wᵀ. What does std do to ε?",
+    points=2,
+    hint="First the gradient by the logits, then what W makes of it at the input. In which units is ε?",
     forbids=("odin.perturb", "odin.odin_score"),
     read="The nudge, and what it is worth",
 )
@@ -199,27 +199,29 @@ def the_step_goes_where_the_prediction_is_surer(learner, seed):
 
 
 def small_features(seed):
-    """Small features of three classes: some repeat others, one never fires."""
+    """Small features of three uneven classes: some repeat others, one never fires."""
     rng = np.random.default_rng(seed)
-    labels = np.arange(60) % 3
+    labels = rng.permutation(np.repeat([0, 1, 2], [40, 20, 10]))
 
     def spread_out(inside):
         return 1e-3 * np.concatenate([inside, inside[:, :1] - inside[:, 1:2], 0 * inside[:, :1]], axis=1)
 
     centres = 3 * rng.normal(size=(3, 4))
-    scale = np.array([1.0, 0.7, 0.4, 0.1])
-    known = spread_out(centres[labels] + scale * rng.normal(size=(60, 4)))
-    new = spread_out(centres[np.arange(9) % 3] + 2 * scale * rng.normal(size=(9, 4)))
+    scale = np.array([1.0, 0.7, 0.4, 0.1]) * np.array([[1.0], [2.0], [3.0]])
+    known = spread_out(centres[labels] + scale[labels] * rng.normal(size=(70, 4)))
+    classes = np.arange(9) % 3
+    new = spread_out(centres[classes] + 2 * scale[classes] * rng.normal(size=(9, 4)))
     return known, labels, new
 
 
-def distances(known, labels, new, rule, around_all=False, own=False, counts=len):
-    means = np.stack([known[labels == c].mean(axis=0) for c in range(3)])
-    rest = known - (known.mean(axis=0) if around_all else means[labels])
+def distances(known, labels, new, rule, around_all=False, own=False, weights=None, counts=len):
+    groups = [known[labels == c] for c in range(3)]
+    means = [group.mean(axis=0) for group in groups]
+    rests = [group - (known if around_all else group).mean(axis=0) for group in groups]
+    covs = [rest.T @ rest / counts(rest) for rest in rests]
+    shared = np.average(covs, axis=0, weights=weights)
     found = []
-    for c, mean in enumerate(means):
-        group = rest[labels == c] if own else rest
-        cov = group.T @ group / counts(group)
+    for cov, mean in zip(covs if own else [shared] * 3, means, strict=True):
         precision = np.linalg.inv(cov + rule(cov) * np.eye(len(cov)))
         found.append(np.einsum("nd,de,ne->n", new - mean, precision, new - mean))
     return np.array(found)
@@ -232,7 +234,7 @@ def relative(cov):
 @question(
     "q4",
     points=3,
-    hint="Around which mean is the covariance taken, and which unit has the ridge?",
+    hint="Around which mean is the covariance taken, which unit has the ridge, and who counts how much?",
     forbids=("odin.Mahalanobis", "ddu.GaussianFeatureDensity"),
     read="Where the features lie",
 )
@@ -253,6 +255,9 @@ def the_distance_survives_dead_and_small_features(learner, seed):
             ).min(axis=0),
             "centre each class by its own mean, and let the ridge be a share: both missing": distances(
                 *case, lambda cov: 1e-6, around_all=True
+            ).min(axis=0),
+            "a large class counts for more: average the classes' covariances": distances(
+                *case, relative, weights=np.bincount(case[1])
             ).min(axis=0),
             "each class has its own covariance: share one": distances(*case, relative, own=True).min(axis=0),
             "a root: the squared distance is asked for": np.sqrt(right.min(axis=0)),
@@ -297,7 +302,7 @@ def uneven(seed):
 
 @question(
     "q5",
-    points={"FPR95": 1, "the precision": 2},
+    points={"FPR95": 1, "the precision": 1},
     hint="Sort the strange; 95 % of 40 are 38. An alarm is right with the chance that Bayes' rule gives it.",
     forbids=("metrics.fpr95",),
     read="Near, far, and not strange at all",
@@ -326,8 +331,9 @@ def rates_and_alarms_are_told_apart(learner, seed):
             },
         )
         known, others, low, high = uneven(seed)
+        of_37 = expect_parts(learner.call("alarms", known, others, prevalence), ["FPR95", "the precision"])
         expect_close(
-            expect_parts(learner.call("alarms", known, others, prevalence), ["FPR95", "the precision"])[0],
+            of_37[0],
             np.mean(known >= low),
             what="FPR95 with 37 strange",
             mistakes={
@@ -337,7 +343,7 @@ def rates_and_alarms_are_told_apart(learner, seed):
             },
         )
 
-    def precision(share, false=false):
+    def precision(share, false=false, found=found):
         return found * share / (found * share + false * (1 - share))
 
     with part("the precision"):
@@ -354,6 +360,15 @@ def rates_and_alarms_are_told_apart(learner, seed):
                 "prevalence and its complement are swapped": precision(1 - prevalence),
                 "that is the share of the strange that are stopped": found,
                 INTERPOLATED: precision(prevalence, between),
+            },
+        )
+        stopped = np.mean(known >= low)
+        expect_close(
+            of_37[1],
+            precision(prevalence, stopped, 36 / 37),
+            what="the precision with 37 strange",
+            mistakes={
+                "of 37 strange more than 95 % are stopped: count them": precision(prevalence, stopped),
             },
         )
 
@@ -386,7 +401,7 @@ def choices(figures):
 
 @question(
     "q6",
-    points={"`flattery`": 2},
+    points={"`flattery`": 1},
     hint="For each set: which detector is best on average over the *other* sets?",
     read="Tuning without leaking",
 )
