@@ -451,8 +451,8 @@ def the_price_of_overtaking_is_found(learner, seed):
 
 
 @question(
-    "q6",
-    points={"`needed_auroc`": 1},
+    "q7",
+    points=1,
     hint="Write AUGRC by error rate and AUROC, once for each system, and solve for the AUROC of the second.",
     read="What does rejecting buy?",
 )
@@ -461,9 +461,9 @@ def the_auroc_that_ties_is_right(learner, seed):
     rate_a, rate_b = rng.uniform(0.05, 0.2, size=(2, 6))
     auroc_a = rng.uniform(0.7, 0.95, size=6)
 
-    def needed(pairs=0.5):
-        augrc = (1 - auroc_a) * rate_a * (1 - rate_a) + pairs * rate_a**2
-        return 1 - (augrc - pairs * rate_b**2) / (rate_b * (1 - rate_b))
+    def needed(pairs=0.5, mixed=1):
+        augrc = (1 - auroc_a) * mixed * rate_a * (1 - rate_a) + pairs * rate_a**2
+        return 1 - (augrc - pairs * rate_b**2) / (mixed * rate_b * (1 - rate_b))
 
     expect_close(
         learner.call("needed_auroc", rate_a, auroc_a, rate_b),
@@ -473,12 +473,13 @@ def the_auroc_that_ties_is_right(learner, seed):
             "that is 1 minus the AUROC": lambda right: 1 - right,
             "pairs of two wrong answers are missing: half of the squared error rate": {"pairs": 0.0},
             "of two wrong answers, either may be the surer: half of the squared error rate": {"pairs": 1.0},
+            "the first is wrong and the second right in r (1 - r) of all draws, not twice that": {"mixed": 2},
         },
     )
 
 
-q7 = manual(
-    "q7",
+q8 = manual(
+    "q8",
     "A learned confidence with a splendid AUPR-Error: what do you ask before you buy it?",
     {
         "the prevalence or number of errors, and the baseline on the same answers": 1,
