@@ -156,17 +156,10 @@ def predict_regression(model, inputs, batch_size=500):
 
 
 def _nig_nll(y, gamma, nu, alpha, beta):
-    # Neither beta * (1 + nu) nor the square of the error is formed: both may overflow.
-    off = (y - gamma) / torch.sqrt(beta) * torch.sqrt(nu / (1 + nu) / 2)
-    scale = torch.log(beta) + torch.log1p(nu) - torch.log(nu)
-    return 0.5 * (np.log(2 * np.pi) + scale) + (alpha + 0.5) * _log1p_square(off) - _half_step(alpha)
-
-
-def _log1p_square(x):
-    """``log(1 + x**2)``, also where the square is larger than any float."""
-    great = x.abs() > 1e9
-    near, far = torch.where(great, 0.0, x), torch.where(great, x.abs(), 1.0)
-    return torch.where(great, 2 * torch.log(far), torch.log1p(near.square()))
+    # In the logarithm of each: beta * (1 + nu) may overflow.
+    scale = torch.log(beta) + torch.log1p(1 / nu)
+    square = (y - gamma).square() / beta * (0.5 * nu / (1 + nu))
+    return 0.5 * (np.log(2 * np.pi) + scale) + (alpha + 0.5) * torch.log1p(square) - _half_step(alpha)
 
 
 def _half_step(alpha):
