@@ -308,6 +308,20 @@ def test_the_norm_is_the_largest_singular_value_of_the_jacobian(shape, size, str
     assert ddu.conv_spectral_norm(torch.tensor(weight), size, stride, padding) == norm
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e-308])
+def test_the_norm_grows_with_the_weights_however_large_or_tiny_they_are(size):
+    ones = np.ones((1, 1, 3, 3))
+    one = ddu.conv_spectral_norm(ones, (1, 16, 16), padding=1)
+    found = ddu.conv_spectral_norm(size * ones, (1, 16, 16), padding=1)
+    assert found / size == pytest.approx(one, rel=1e-9)
+
+
+def test_a_kernel_that_does_not_fit_is_refused_when_the_layer_is_made():
+    with pytest.raises(ValueError, match="input_shape: expected images no smaller than the kernel"):
+        ddu.SpectralNormConv2d(1, 1, 9, (4, 4))
+    assert ddu.SpectralNormConv2d(1, 1, 9, (4, 4), padding=3)(torch.ones(2, 1, 4, 4)).shape == (2, 1, 2, 2)
+
+
 def test_a_kernel_of_zeros_has_norm_zero():
     assert ddu.conv_spectral_norm(np.zeros((2, 1, 3, 3)), (5, 5)) == 0
 

@@ -125,6 +125,31 @@ def test_the_divergence_of_tiny_concentrations_grows_as_they_shrink():
     assert dirichlet_kl(np.full((1, 3), 1e-320), np.full(3, 1e-320)) == 0
 
 
+@pytest.mark.parametrize(
+    ("alpha", "beta", "expected"),
+    [  # by mpmath with 400 digits; the first is half of 1e6 * (trigamma(1e15) - trigamma(2e15))
+        ([1e15, 1e15], [1e15, 1e15 + 1e3], 2.5e-10),
+        ([1e15, 1e-5], [1e15, 2e-5], 0.3068528195222998),
+        ([1e200, 3.0], [1e200, 4.0], 0.17582795356964256),
+        ([5e21, 1.0], [1.0, 1.0], 48.96372486530906),
+        ([99.9, 100.1], [100.1, 99.9], 0.00040200680188004517),
+        ([6.54731581e15, 1.11346894e-08, 10404.9005], [6.54733027e15, 1.11346877e-08, 10404.8307], 4.0e-7),
+    ],
+)
+def test_the_divergence_of_huge_concentrations_keeps_its_digits(alpha, beta, expected):
+    found = dirichlet_kl(np.array([alpha]), np.array(beta))[0]
+    assert found == pytest.approx(expected, rel=1e-4 if expected > 1e-6 else 0.05)
+    assert dirichlet_kl(np.array([alpha]), np.array(alpha))[0] == 0
+
+
+def test_the_vacuity_of_the_tiniest_concentrations_is_infinite_and_nobody_warns():
+    alpha = np.full((1, 3), 5e-324)
+    with np.errstate(all="raise"):
+        assert vacuity(alpha).tolist() == [np.inf]
+        assert decompose(alpha).vacuity.tolist() == [np.inf]
+        assert vacuity(np.full((1, 3), 1e-300)) == pytest.approx(1e300)
+
+
 def test_one_seed_repeats_and_two_differ():
     alpha = concentrations(3)
     assert (sample(alpha, 5, seed=3) == sample(alpha, 5, seed=3)).all()
@@ -277,6 +302,21 @@ def test_the_likelihood_is_a_student_t():
     assert nig_nll(y, gamma, nu, alpha, beta) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("y", "nu", "beta", "expected"),
+    [  # by mpmath, with gamma = 0 and alpha = 2
+        (0.0, 1.0, 1e308, 355.5789335740948),
+        (0.0, 1e100, 1e300, 346.0220196116386),
+        (1e-200, 1.0, 1e-300, -344.4069346960951),
+    ],
+)
+def test_the_likelihood_of_huge_and_of_tiny_scales_is_finite(y, nu, beta, expected):
+    assert float(nig_nll(y, 0.0, nu, 2.0, beta)) == pytest.approx(expected, rel=1e-12)
+    parameters = tensor([[0.0, nu, 2.0, beta]]).requires_grad_()
+    EvidentialRegressionLoss(0.0)(parameters, tensor([y])).backward()
+    assert torch.isfinite(parameters.grad).all()
+
+
 def test_with_ever_more_degrees_of_freedom_the_student_becomes_a_normal():
     for alpha in (50.0, 99.0, 101.0, 1e4):
         expected = -stats.t.logpdf(1.0, 2 * alpha, 0.0, np.sqrt(2.0))
@@ -393,6 +433,15 @@ def test_a_softmax_is_no_dirichlet():
     for loss in (EvidentialLoss(), PriorNetworkLoss()):
         with pytest.raises(ValueError, match=r"alpha: expected concentrations, got rows that sum to 1"):
             loss(net(torch.tensor(inputs[:9]).float()), torch.tensor(labels[:9]))
+
+
+def test_who_means_concentrations_that_sum_to_one_is_told_what_takes_them():
+    halves, labels = tensor([[0.5, 0.5], [0.3, 0.7]]), torch.tensor([0, 1])
+    with pytest.raises(ValueError, match="are taken by evidential_loss and decompose"):
+        EvidentialLoss()(halves, labels)
+    mean = halves.numpy()[[0, 1], labels.numpy()]
+    assert evidential_loss(halves, labels, "log").numpy() == pytest.approx(-np.log(mean))
+    assert decompose(halves.numpy()).vacuity.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("predict", [evidential.predict, evidential.predict_regression])

@@ -1,5 +1,6 @@
 """The norm of a convolution, and convolutions whose norm is capped."""
 
+import math
 import warnings
 
 import numpy as np
@@ -42,7 +43,8 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
     Returns
     -------
     float
-        The norm, from below: relative error well under 1e-4.
+        The norm, from below: relative error well under 1e-4, whatever the size
+        of the weights; infinite where it exceeds the largest float.
 
     Warns
     -----
@@ -65,8 +67,7 @@ def conv_spectral_norm(weight, input_shape, stride=1, padding=0, *, tolerance=1e
     stride, padding = _as_pair(stride, "stride", 1), _as_pair(padding, "padding", 0)
     tolerance = as_number(tolerance, "tolerance", low=0)
     direction = _random_direction((1, tensor.shape[1], *size), tensor)
-    if any(size[i] + 2 * padding[i] < tensor.shape[2 + i] for i in (0, 1)):
-        raise ValueError(f"input_shape: expected images no smaller than the kernel, got {input_shape!r}")
+    _expect_room(input_shape, size, padding, tensor)
     return _converged_norm(tensor, direction, stride, padding, tolerance, as_whole(steps, "steps"))
 
 
@@ -75,9 +76,12 @@ def _converged_norm(weight, direction, stride, padding, tolerance, steps):
     if not torch.isfinite(weight).all():
         return float("nan")  # of a network that diverged
     tolerance = max(tolerance, 1e-24)  # rounding
+    # A power of two, which rounds nothing: squares of very large weights, or of tiny ones, would be lost.
+    scale = 2.0 ** max(math.frexp(weight.abs().max().item())[1] - 1, -1022)
     with torch.no_grad():
-        norm, residual = _bidiagonal_norm(weight, direction, stride, padding, tolerance, steps)
-    if residual**2 > tolerance * norm**2:
+        found = _bidiagonal_norm(weight / scale, direction, stride, padding, tolerance, steps)
+    norm, residual = (scale * value for value in found)
+    if found[1] ** 2 > tolerance * found[0] ** 2:
         warnings.warn(
             f"steps: {steps} did not suffice, the norm may be {norm + residual:.6g} where {norm:.6g} was "
             "reached",
@@ -204,6 +208,7 @@ class SpectralNormConv2d(nn.Conv2d):
         super().__init__(
             in_channels, as_whole(out_channels, "out_channels"), kernel_size, stride, padding, bias=bias
         )
+        _expect_room(input_shape, self.image_size, padding, self.weight)
         shape = (1, in_channels, *self.image_size)
         self.register_buffer("direction", _random_direction(shape, self.weight.detach()))
         self._known = None  # the converged norm, and of which weights
@@ -257,6 +262,12 @@ def _as_size(input_shape, channels):
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[0] != channels):
         raise ValueError(f"input_shape: expected ({channels}, height, width), got {input_shape!r}")
     return shape[-2:]
+
+
+def _expect_room(input_shape, size, padding, weight):
+    """The kernel has to fit into the padded image."""
+    if any(size[i] + 2 * padding[i] < weight.shape[2 + i] for i in (0, 1)):
+        raise ValueError(f"input_shape: expected images no smaller than the kernel, got {input_shape!r}")
 
 
 def _as_pair(value, name, low):

@@ -82,8 +82,9 @@ class EvidentialLoss:
     Raises
     ------
     ValueError
-        If ``annealing_steps`` has no penalty to anneal; when called, if the rows
-        sum to 1: those are probabilities.
+        If ``annealing_steps`` has no penalty to anneal; when called, if all rows
+        sum to 1: a softmax is then the likely cause. Concentrations such as
+        (0.5, 0.5) that mean it are taken by :func:`evidential_loss`.
 
     References
     ----------
@@ -185,11 +186,11 @@ def _kl(alpha, beta):
 
 
 def _refuse_probabilities(alpha, name):
-    """Rows that all sum to 1 are the work of a softmax: concentrations with evidence sum to more than C."""
+    """Rows that all sum to 1 are taken for a softmax's: those of a head, 1 + evidence, sum to at least C."""
     if getattr(alpha, "ndim", 0) == 2 and len(alpha) and abs(alpha.sum(1) - 1).max() < 1e-5:
         raise ValueError(
             f"{name}: expected concentrations, got rows that sum to 1: leave the softmax out, and end in a "
-            "DirichletHead"
+            "DirichletHead (concentrations that do are taken by evidential_loss and decompose)"
         )
 
 

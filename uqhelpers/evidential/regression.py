@@ -156,13 +156,10 @@ def predict_regression(model, inputs, batch_size=500):
 
 
 def _nig_nll(y, gamma, nu, alpha, beta):
-    omega, square = 2 * beta * (1 + nu), (y - gamma).square() * nu
-    return (
-        0.5 * torch.log(torch.pi / nu)
-        + alpha * torch.log1p(square / omega)
-        + 0.5 * torch.log(square + omega)
-        - _half_step(alpha)
-    )
+    # In the logarithm of each: beta * (1 + nu) may overflow.
+    scale = torch.log(beta) + torch.log1p(1 / nu)
+    square = (y - gamma).square() / beta * (0.5 * nu / (1 + nu))
+    return 0.5 * (np.log(2 * np.pi) + scale) + (alpha + 0.5) * torch.log1p(square) - _half_step(alpha)
 
 
 def _half_step(alpha):

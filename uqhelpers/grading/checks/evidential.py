@@ -182,27 +182,31 @@ def the_penalty_can_look_the_other_way(learner, seed):
 
 @question(
     "q3",
-    points={"`fades`": 1},
-    hint="Evaluate both at (1, 1, 1000), (1, 1, 1001), and again at 2000 and 4000.",
+    points={"`lasting_price`": 1},
+    hint="log Γ(z + 1) - log Γ(z) = log z: which of your terms stops growing with the next piece?",
+    forbids=DIVERGENCES,
     read="The family of losses",
 )
-def the_chapters_penalty_grows_like_a_logarithm(learner, seed):
-    expect_choice(
-        learner.value("fades"),
-        "old",
-        {
-            "new": "(1 - α) times a negative constant: what does yours add for each further piece?",
-            "both": "the price per piece at 1000, at 2000 and at 4000: one of them asks the same for each",
-            "neither": "at 1000, at 2000 and at 4000: of one of them the price per piece halves each time",
+def the_price_of_the_turned_penalty_does_not_fade(learner, seed):
+    classes = 2 + np.random.default_rng(seed).permutation(12)[:6]
+    price = digamma(classes.astype(float)) - digamma(1.0)
+    expect_close(
+        learner.call("lasting_price", classes),
+        price,
+        what="the price",
+        mistakes={
+            "that is the chapter's: of yours only the share of the normaliser fades": np.zeros(6),
+            "the mean of a logarithm is not the logarithm of the mean, 1 / C": np.log(classes),
+            "the sign: a price is not negative here, evidence for a wrong class costs": -price,
+            "the sum of 1 / k has the first C - 1 of them: ψ(C) - ψ(1)": price + 1 / classes,
         },
-        what="`fades`",
     )
 
 
 @question(
     "q4",
     points=3,
-    hint="Given σ², the mean of m readings is normal around γ with variance σ² (1/m + 1/ν). Integrate σ².",
+    hint="Given σ²: by how much is μ off γ, and the mean of m readings off μ? Which of the two is missing?",
     read="Regression: four numbers instead of one",
 )
 def a_mean_of_readings_follows_a_student_t(learner, seed):
