@@ -197,7 +197,7 @@ def errors(counts, K, forget, lucky=True, forgotten=True, twice=2, level=2):
 @question(
     "q4",
     points={"the share": 2, "the errors": 1},
-    hint="The same trick one level up: who is told of once among N lines stands for two of N + 1.",
+    hint="Told of once in N lines, and again in the next, is told of twice in N + 1: either may be the last.",
     forbids=("language_models.good_turing",),
     read="How much was never told",
 )
@@ -284,10 +284,10 @@ def twice_asked(probs, same=True, sums=False):
     return joint if same else np.outer(mean, mean)
 
 
-def information(probs, base=1.0, halved=False):
+def information(probs, base=1.0, halved=False, once=False):
     """What the first answer tells about the second."""
     joint = twice_asked(probs)
-    value = 2 * entr(probs.mean(axis=0)).sum() - entr(joint).sum()
+    value = (1 if once else 2) * entr(probs.mean(axis=0)).sum() - entr(joint).sum()
     return (value / 2 if halved else value) / base
 
 
@@ -318,7 +318,8 @@ def a_model_betrays_itself_by_its_first_answer(learner, seed):
             what="the information",
             mistakes={
                 "that is in bits: use the natural logarithm": {"base": np.log(2)},
-                "both answers have their own entropy: add it twice": {"halved": True},
+                "both answers have their own entropy: add it twice": {"once": True},
+                "that is half of the information: take all of it": {"halved": True},
                 "that is what an answer tells about the MODEL, which is more": entr(probs.mean(axis=0)).sum()
                 - entr(probs).sum(axis=1).mean(),
             },
