@@ -466,6 +466,11 @@ def test_chance_exceeds_the_critical_difference_as_rarely_as_promised():
     assert 0.025 < np.mean(np.ptp(ranks, axis=1) > critical) < 0.065
 
 
+def test_one_resample_has_no_variance_and_is_refused():
+    with pytest.raises(ValueError, match="first_resampled: expected two resamples"):
+        leaderboard.difference([1.0, 2.0, 3.0], [0.0, 0.0, 1.0], [1.0], [0.5])
+
+
 def test_groups_hold_whom_the_ranks_do_not_tell_apart():
     found = leaderboard.Ranks({"a": 1.0, "b": 1.5, "c": 3.3, "d": 3.4, "e": 6.0}, 2.0, 0.01, 5)
     assert found.groups() == [["a", "b"], ["b", "c", "d"]]

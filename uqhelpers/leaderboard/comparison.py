@@ -167,6 +167,8 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
         ]
         if pair[0].shape != pair[1].shape:
             raise ValueError(f"second_resampled: expected shape {pair[0].shape}, got {pair[1].shape}")
+        if pair[0].shape[-1] < 2:
+            raise ValueError("first_resampled: expected two resamples or more, got 1")
         drawn = pair[0] - pair[1]
         drawn = drawn.mean(axis=0) if drawn.ndim == 2 else drawn
         of_inputs = drawn.var(ddof=1)

@@ -45,28 +45,35 @@ def as_many_runs_as_it_takes_and_no_more(learner, seed):
 
 
 def with_holes(seed):
-    """Figures of seven methods in five runs: ties, and two methods that crashed somewhere."""
+    """Figures of seven methods in five runs: ties, two that crashed somewhere, an infinite loss."""
     rng = np.random.default_rng(seed)
     while True:
         figures = np.round(rng.uniform(0.1, 0.5, size=(7, 5)), 1)
-        figures[rng.permutation(7)[:2], rng.permutation(5)[:2]] = np.nan
+        rows = rng.permutation(7)
+        figures[rows[:2], rng.permutation(5)[:2]] = np.nan
+        figures[rows[2], rng.integers(5)] = np.inf
         found = [rank_rows(figures, **slip) for slip in ({}, {"ties": "ordinal"}, {"last": True})]
         found += [rank_rows(figures, axis=1), rank_rows(figures, sign=-1), rank_rows(figures, ties="min")]
+        found += [rank_rows(figures, whole=np.isfinite)]
         flat = [np.nan_to_num(f, nan=-1.0) for f in found]
         if all(np.abs(a - b).max() > 0.05 for i, a in enumerate(flat) for b in flat[:i]):
             return figures
 
 
-def rank_rows(figures, sign=1, ties="average", axis=0, last=False, average=True):
+def finished(figures):
+    return ~np.isnan(figures)
+
+
+def rank_rows(figures, sign=1, ties="average", axis=0, last=False, average=True, whole=finished):
     """Mean ranks of the methods that finished every run; with ``last`` a crash is the last place."""
-    whole = np.isfinite(figures).all(axis=1)
+    kept = whole(figures).all(axis=1)
     values = sign * figures
     if last:
-        places = rankdata(np.where(np.isfinite(values), values, np.inf), method=ties, axis=axis)
+        places = rankdata(np.where(np.isnan(values), np.inf, values), method=ties, axis=axis)
         return places.mean(axis=1) if average else places.sum(axis=1)
-    places = rankdata(values[whole], method=ties, axis=axis)
+    places = rankdata(values[kept], method=ties, axis=axis)
     means = np.full(len(figures), np.nan)
-    means[whole] = places.mean(axis=1) if average else places.sum(axis=1)
+    means[kept] = places.mean(axis=1) if average else places.sum(axis=1)
     return means
 
 
@@ -93,6 +100,7 @@ def ties_share_and_crashes_are_left_out(learner, seed):
             "a crash is no last place: leave the whole row out, and rank the others among themselves": {
                 "last": True
             },
+            "an infinite loss is no crash: only a NaN takes a method out": {"whole": np.isfinite},
             "a sum of the ranks: their mean over the runs is asked for": {"average": False},
         },
     )
@@ -166,7 +174,7 @@ def noise_of_a_seed_and_an_input_is_counted_once(learner, seed):
 
 
 def totals(seed):
-    """Total uncertainties over some decades, a few above what two members can disagree by."""
+    """Total uncertainties over some decades, a few above what three or four members can disagree by."""
     rng = np.random.default_rng(seed)
     total = np.concatenate([10 ** rng.uniform(-3, -0.3, 30), rng.uniform(0.9, 1.9, 30)])
     return rng.permutation(total), rng.random(60), int(rng.integers(3, 5))
