@@ -126,6 +126,7 @@ def test_the_figures_of_the_leaderboard_are_those_of_its_stored_page():
 def test_the_differences_of_the_pools_are_those_of_their_stored_page():
     text = (measured.RESULTS / "reproduce_active_learning_pools.md").read_text()
     names = {"batch_bald": "BatchBALD", "margin": "margin", "bald": "BALD, the top ten", "entropy": "entropy"}
+    names |= {"margin_once": "margin, one pass", "k_center": "k-center"}
     for pool, block in zip(measured.table("pools").columns, text.split("\n## ")[1:], strict=True):
         for row, name in names.items():
             mean, half = measured.difference("pools", row, "random", pool)

@@ -561,11 +561,16 @@ def test_the_stored_loops_say_what_the_chapter_says_of_them():
     pools = ("clean", "scrawls", "blends", "repeated", "imbalanced")
     assert [ahead(pool, "batch_bald") for pool in pools] == [1, 1, 1, 1, 1]
     assert [ahead(pool, "k_center") for pool in pools] == [1, 1, 1, 1, 1]
-    assert all(ahead(pool, "k_center", "batch_bald") >= 0 for pool in loops)
+    assert all(ahead(pool, "k_center", other) >= 0 for pool in loops for other in loops[pool])
+    assert [ahead(pool, "k_center", "batch_bald") for pool in loops] == [1, 0, 0, 0, 1, 0]
+    assert [ahead(pool, "k_center", "margin_once") for pool in loops] == [0, 1, 1, 1, 1, 0]
+    assert [ahead(pool, "batch_bald", "margin_once") for pool in loops] == [-1, 1, 0, 0, -1, 1]
+    assert max(ahead(pool, "gate", "bald") for pool in loops) == 0
     assert [ahead(pool, "bald") for pool in pools] == [0, 0, 0, -1, 1]
     assert [pool for pool in loops if ahead(pool, "gate") == 1] == ["imbalanced"]
     assert [strategy for strategy in loops["letters"] if ahead("letters", strategy) == 1] == ["margin"]
     assert [pool for pool in loops if ahead(pool, "margin") != 1] == ["scrawls"]
+    assert [pool for pool in loops if ahead(pool, "margin_once") != 1] == ["scrawls", "letters"]
     foreign = {name: np.mean([run["foreign"] for run in runs]) for name, runs in loops["letters"].items()}
     assert foreign["epig"] == min(foreign.values())
     assert np.mean([run["foreign"] for run in loops["scrawls"]["margin"]]) > 0.4

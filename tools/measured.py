@@ -210,6 +210,7 @@ def _pools():
             rows.setdefault(strategy, {})[pool] = values
     titles = {"bald": "BALD, the top ten", "batch_bald": "BatchBALD", "random": "random labels"}
     titles |= {"k_center": "k-center", "badge": "BADGE"}
+    titles |= {"margin": "the margin of 30 masks", "margin_once": "the margin"}
     place = "reference/measurements.md#active-learning"
     return Table("digits, ten rounds of ten labels", place, columns, rows, titles)
 

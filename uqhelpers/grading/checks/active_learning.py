@@ -287,16 +287,18 @@ def ceiling(probs, batch, size, adding=True, given=True, all_alike=False):
 )
 def the_best_batch_is_within_sight(learner, seed):
     probs = networks(seed, samples=5, inputs=9, classes=3, power=0.4)
-    batch = [int(i) for i in np.random.default_rng(seed).permutation(9)[:3]]
+    given, size = ((3, 2), (2, 4))[seed % 2]  # a batch of one size, the best of another
+    batch = [int(i) for i in np.random.default_rng(seed).permutation(9)[:given]]
     expect_close(
-        learner.call("at_most", probs, batch, 3),
-        lambda **slips: ceiling(probs, batch, 3, **slips),
+        learner.call("at_most", probs, batch, size),
+        lambda **slips: ceiling(probs, batch, size, **slips),
         what="the bound",
         mistakes={
             "the information of the batch itself is missing": {"adding": False},
             "what each tells by itself is more than it adds to the batch": {"given": False},
             "a bound, but not the one asked for: not all add as much as the best": {"all_alike": True},
             "that holds for the greedy batch only: this one is any": joint(probs, batch) / (1 - np.exp(-1)),
+            "as many as the best batch holds, not as many as yours": ceiling(probs, batch, given),
         },
     )
 
