@@ -111,13 +111,12 @@ class BayesianLinearRegression:
         over in chunks of some thousand examples; one by one is as right, and
         costs O(M³) each.
 
-        Parameters
-        ----------
-        x, y : as in ``fit``
+        Parameters are those of :meth:`fit`.
 
         Returns
         -------
-        BayesianLinearRegression, itself
+        BayesianLinearRegression
+            Itself, with the posterior of all examples.
 
         Raises
         ------

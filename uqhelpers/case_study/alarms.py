@@ -48,14 +48,12 @@ def wealth(factors):
 def cusum(factors):
     """What the best start so far would have won: as ``wealth``, but never below 0.
 
-    Parameters
-    ----------
-    factors : array, shape (..., T)
-        What each bet multiplies the stake with.
+    Parameters are those of :func:`wealth`.
 
     Returns
     -------
     array, shape (..., T), float64
+        At least 0.
 
     References
     ----------
@@ -72,10 +70,7 @@ def restarts(factors):
     steps it reaches ``log(T / rate)`` with probability at most ``rate``, and the
     mean time until it does is at least ``T / rate``.
 
-    Parameters
-    ----------
-    factors : array, shape (..., T)
-        What each bet multiplies the stake with.
+    Parameters are those of :func:`wealth`.
 
     Returns
     -------

@@ -151,10 +151,8 @@ def cheapest(probs, miss, needless, doubts=None, limit=np.inf):
 
     Parameters
     ----------
-    probs : array, shape (N,)
-        Probability of the event.
-    miss, needless : float
-        As in ``cost_threshold``.
+    probs, miss, needless
+        As in :func:`expected_price`.
     doubts : array, shape (N,), optional
         Refer where they lie above ``limit``; by default ``expected_price``.
     limit : float

@@ -94,7 +94,7 @@ def adwin(values, delta=0.002, every=32):
     Returns
     -------
     float
-        As ``repeated_test``.
+        The step at which the first cut is found, counted from 0; infinite if none is.
 
     References
     ----------

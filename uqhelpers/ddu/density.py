@@ -151,7 +151,8 @@ class GaussianFeatureDensity:
 
         Returns
         -------
-        GaussianFeatureDensity, itself
+        GaussianFeatureDensity
+            Itself, ready for :meth:`quantile`.
 
         Raises
         ------

@@ -64,7 +64,8 @@ def interpolate(network_a, network_b, position):
 
     Returns
     -------
-    torch.nn.Module, new and in evaluation mode
+    torch.nn.Module
+        In evaluation mode, with weights of its own.
 
     Raises
     ------

@@ -35,6 +35,7 @@ class _NetworkPosterior:
         Parameters
         ----------
         inputs : array, shape (N, D), or iterable of batches
+            Inputs, or a ``DataLoader`` that gives them in order.
 
         Returns
         -------
@@ -56,9 +57,7 @@ class _NetworkPosterior:
     def r_hat(self, inputs):
         """R̂ of what is predicted at each input: what a reader of predictions has to ask.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
+        Parameters are those of :meth:`sample_outputs`.
 
         Returns
         -------
@@ -117,40 +116,24 @@ class ClassificationPosterior(_NetworkPosterior):
     def sample(self, inputs):
         """Class probabilities of every drawn network.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample_outputs`.
 
         Returns
         -------
         array, shape (S, N, C), float64
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_outputs`.
         """
         return softmax(self.sample_outputs(inputs), axis=-1)
 
     def predict(self, inputs):
         """The posterior's prediction, with its uncertainties.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample_outputs`.
 
         Returns
         -------
         uqhelpers.metrics.SampledDecomposition
             Averaged probabilities with total, aleatoric and epistemic
             uncertainty in nats, for each input.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_outputs`.
         """
         return SampleAccumulator().add(self.sample(inputs)).result()
 
@@ -176,20 +159,12 @@ class RegressionPosterior(_NetworkPosterior):
     def sample(self, inputs):
         """The function of every drawn network, without noise.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample_outputs`.
 
         Returns
         -------
         array, shape (S, N) or (S, N, K), float64
             In the units of the targets, and of their shape.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_outputs`.
         """
         values = self.sample_outputs(inputs)
         return values[..., 0] if self.plan.sizes[-1] == 1 else values
@@ -197,21 +172,13 @@ class RegressionPosterior(_NetworkPosterior):
     def predict(self, inputs):
         """Mean and standard deviations of the prediction.
 
-        Parameters
-        ----------
-        inputs : array, shape (N, D), or iterable of batches
-            Inputs, or a ``DataLoader`` that gives them in order.
+        Parameters are those of :meth:`sample_outputs`.
 
         Returns
         -------
         RegressionPrediction
             With the standard deviation of the function, and that of a new
             observation.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample_outputs`.
         """
         values = self.sample(inputs)
         spread = values.std(axis=0, ddof=1)
