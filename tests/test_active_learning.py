@@ -317,6 +317,33 @@ def test_badge_draws_by_squared_distance_to_what_was_chosen():
     assert np.all(np.abs(seen / 3000 - chance) < 5 * np.sqrt(chance * (1 - chance) / 3000) + 1e-9)
 
 
+def test_features_of_any_unit_give_the_same_batch():
+    rng = np.random.default_rng(0)
+    probs, features = rng.dirichlet(np.ones(3), 20), rng.normal(size=(20, 4))
+    for unit in (2.0**-600, 2.0**600):
+        assert np.array_equal(al.badge(probs, unit * features, 5), al.badge(probs, features, 5))
+    assert len(al.badge(probs, 0 * features, 5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("probs", {"probs": 3 * np.ones((4, 2))}),
+        ("probs", {"probs": np.ma.masked_greater(np.full((4, 2), 0.5), 0.4)}),
+        ("features", {"features": np.full((4, 3), np.nan)}),
+        ("features", {"features": np.ones((3, 3))}),
+        ("places", {"places": [4]}),
+        ("places", {"places": [-1]}),
+        ("places", {"places": [0.5]}),
+    ],
+)
+def test_a_gram_matrix_of_nonsense_is_refused_by_name(name, wrong):
+    given = {"probs": np.full((4, 2), 0.5), "features": np.ones((4, 3)), "places": [0]}
+    assert al.gradient_gram(**given).shape == (4, 1)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        al.gradient_gram(**(given | wrong))
+
+
 def test_badge_goes_on_where_nothing_is_left_to_tell_apart():
     assert set(al.badge(np.tile([0.5, 0.5], (5, 1)), np.ones((5, 2)), 5).tolist()) == {0, 1, 2, 3, 4}
 
@@ -374,6 +401,21 @@ def test_draws_have_the_chances_that_they_say():
 
 
 # --- pools ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int64])
+def test_a_mean_of_whole_numbers_is_not_cut_to_whole_numbers(kind):
+    images = np.arange(12).reshape(6, 1, 1, 2).astype(kind)
+    mixed, _ = al.scrawls(images, np.arange(6), 20, parts=3, seed=1)
+    assert mixed.dtype == np.float64
+    assert np.array_equal(mixed, al.scrawls(images.astype(float), np.arange(6), 20, parts=3, seed=1)[0])
+    assert (mixed % 1 > 0).any()
+
+
+@pytest.mark.parametrize("images", [np.full((2, 1, 2, 2), 255), np.full((2, 1, 2, 2), -0.5)])
+def test_pixels_beyond_their_range_are_refused_and_not_cut(images):
+    with pytest.raises(ValueError, match=r"^images: expected pixels in \[0, 1\]"):
+        al.repeated(images, [0, 1])
 
 
 def test_a_scrawl_is_a_mean_of_images_of_different_classes_and_bears_the_label_of_one():

@@ -700,6 +700,15 @@ def test_radii_are_a_number_or_a_vector():
         found.certified_accuracy([1, 1], [[0.2, 0.4]])
 
 
+@pytest.mark.parametrize(
+    "labels", [[1], [1, 1, 1], ["a", "b"], [0.5, 1], [1, -2], [[1, 1]], np.ma.masked_greater([1, 2], 1)]
+)
+def test_a_certificate_is_held_against_labels(labels):
+    found = adversarial.Certificate(np.array([1, -1]), np.array([0.3, 0.0]), np.array([0.9, 0.4]))
+    with pytest.raises(ValueError, match=r"^labels: expected"):
+        found.certified_accuracy(labels, 0.2)
+
+
 # --- refused ----------------------------------------------------------------------------------------------
 
 GOOD = {"inputs": images(4), "labels": np.zeros(4, int), "epsilon": 0.1}

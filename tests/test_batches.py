@@ -329,3 +329,32 @@ def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning():
         warnings.simplefilter("error")
         training.fit(network(), inputs, labels, epochs=1, **QUIET)
         training.predict(network(), inputs)
+
+
+class Noisy(DATA.Dataset):
+    """Inputs with noise of their own, drawn from the global generator when they are asked for."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, place):
+        return torch.rand(1), place
+
+
+def test_each_batch_of_a_pass_has_its_own_noise_and_the_global_generator_stays():
+    before = torch.get_rng_state()
+    for shuffle in (False, True):
+        seen = []
+        for inputs, _ in batches.whole_pass(DATA.DataLoader(Noisy(), batch_size=2, shuffle=shuffle)):
+            assert torch.equal(torch.get_rng_state(), before)
+            seen.append(inputs.ravel())
+        assert len(torch.cat(seen).unique()) == 6
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("predict", [training.predict, training.predict_outputs, training.features])
+def test_complex_and_sparse_tensors_are_refused_by_name(predict):
+    inputs = torch.from_numpy(blobs()[0])
+    for some in (inputs.to(torch.complex64), inputs.to_sparse()):
+        with pytest.raises(ValueError, match=r"^inputs: expected real numbers, dense, got torch\."):
+            predict(network(), some)

@@ -815,3 +815,29 @@ def test_a_loader_that_breaks_off_teaches_nothing():
         model.update([(torch.tensor(a), torch.tensor(b)) for a, b in bad])
     assert model.n == 50
     assert np.array_equal(model.weights, before)
+
+
+def test_a_loader_that_leaves_examples_out_is_refused():
+    torch = pytest.importorskip("torch")
+    x, y = sine(50)
+    examples = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    loader = torch.utils.data.DataLoader(examples, batch_size=7, drop_last=True)
+    for model in (BayesianLinearRegression(1.0, 10.0, BUMPS), StudentLinearRegression(1.0, basis=BUMPS)):
+        for learn in (model.fit, model.update):
+            with pytest.raises(
+                ValueError, match=r"^inputs: .*leaves nothing out, got one with drop_last=True"
+            ):
+                learn(loader)
+
+
+def test_a_loader_leaves_the_global_generator_where_it_was():
+    torch = pytest.importorskip("torch")
+    x, y = sine(50)
+    examples = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    loader = torch.utils.data.DataLoader(examples, batch_size=7, shuffle=True)
+    before = torch.get_rng_state()
+    BayesianLinearRegression(1.0, 10.0, BUMPS).fit(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(ValueError, match=r"^x: expected shape \(N, 2\)"):
+        BayesianLinearRegression(1.0, 10.0, GaussianBasis(np.zeros((1, 2)), 1.0)).fit(loader)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -94,6 +94,12 @@ def test_bins_that_cannot_be_are_refused(bins):
         brier_decomposition(np.full((4, 2), 0.5), [0, 1, 0, 1], bins)
 
 
+def test_a_number_of_bins_may_come_from_any_library():
+    probs, labels = np.random.default_rng(0).dirichlet(np.ones(3), 30), np.arange(30) % 3
+    for bins in (np.int64(7), torch.tensor(7)):
+        assert brier_decomposition(probs, labels, bins) == brier_decomposition(probs, labels, 7)
+
+
 def test_single_precision_lies_in_the_bin_that_ends_at_it():
     probs = np.array([[0.6, 0.4], [0.6, 0.4], [0.55, 0.45], [0.7, 0.3]])
     labels = [0, 1, 0, 0]
@@ -387,6 +393,20 @@ def test_with_many_classes_focal_loss_can_ask_for_more_than_the_truth():
 def test_targets_that_are_no_labels_and_empty_batches_are_refused(loss, rows, targets, named):
     with pytest.raises(ValueError, match=named):
         loss(torch.zeros(rows, 3), torch.tensor(targets))
+
+
+@pytest.mark.parametrize("loss", [label_smoothing(0.1), focal_loss(2.0)])
+@pytest.mark.parametrize("shape", [(1,), (3,), (5, 1), (1, 5), ()])
+def test_labels_that_are_not_one_a_row_are_refused_and_not_matched_to_the_first_rows(loss, shape):
+    with pytest.raises(ValueError, match=r"^targets: expected one label a row of logits, got shape"):
+        loss(torch.randn(5, 3), torch.zeros(shape, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("loss", [label_smoothing(0.1), focal_loss(2.0)])
+@pytest.mark.parametrize("shape", [(3,), (3, 2, 2)])
+def test_logits_that_are_no_table_are_refused(loss, shape):
+    with pytest.raises(ValueError, match=r"^targets: expected one label a row of logits, .* of shape"):
+        loss(torch.randn(shape), torch.zeros(3, dtype=torch.int64))
 
 
 def test_both_train_a_network():

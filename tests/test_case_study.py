@@ -553,6 +553,66 @@ def test_a_price_of_a_person_that_cannot_be_compared_is_refused():
         case_study.referral_limit([0.1], 0.5, np.nan)
 
 
+def test_a_row_without_a_class_is_refused_and_not_lost():
+    with pytest.raises(ValueError, match=r"^labels: expected classes, got NaN"):
+        case_study.split(np.where(np.arange(60) == 7, np.nan, np.arange(60) % 2), 0)
+
+
+@pytest.mark.parametrize("value", ["high", None, [0.1, 0.2], np.ma.masked, 1j, np.array([0.1])])
+def test_what_is_no_number_is_compared_with_nothing(value):
+    for name, use in (
+        ("person", lambda: case_study.referral_limit([0.1, 0.2], 0.5, value)),
+        ("limit", lambda: case_study.cheapest([0.1], 20, 1, limit=value)),
+        ("score", lambda: case_study.Ranks([0.1, 0.2], 0).add(value)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            use()
+
+
+def test_infinite_scores_are_ranked_and_whole_numbers_are_numbers():
+    ranks = case_study.Ranks([0.0, 1.0], 0)
+    assert ranks.add(np.inf) <= 1 / 3
+    assert ranks.add(np.float32(-np.inf)) > 3 / 4
+    assert 2 / 5 < ranks.add(1) <= 4 / 5
+    assert case_study.referral_limit([0.1, 0.2], 0.5, 3) == 3
+    assert case_study.referral_limit([0.1], 1, -np.inf) == -np.inf
+
+
+def test_a_level_of_one_is_none():
+    with pytest.raises(ValueError, match=r"^level: expected a number below 1"):
+        case_study.over_splits([0.1, 0.2], 10, 5, level=1)
+    with pytest.raises(ValueError, match=r"^alpha: expected a number below 1"):
+        case_study.repeated_test([True], 1)
+
+
+@pytest.mark.parametrize("statistic", [3, lambda p: p[:, :1], lambda p: p.max(), lambda p: p * np.nan])
+def test_a_statistic_that_is_none_is_refused_before_its_limit_is(statistic):
+    with pytest.raises(ValueError, match=r"^statistic: expected a"):
+        case_study.quiet_limit(statistic, horizon=5, years=100)
+
+
+@pytest.mark.parametrize(
+    ("drift", "size"), [("another disease", 1.5), ("another disease", -0.5), ("harder patients", -0.5)]
+)
+def test_a_drift_of_impossible_size_is_refused(drift, size, clinic):
+    with pytest.raises(ValueError, match=r"^size: expected a number in"):
+        clinic.years(drift, size, years=2, patients=9, onset=3, past=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "predict", "strangeness"),
+    [
+        ("predict", lambda rows: np.full(len(rows) - 1, 0.2), lambda rows: rows[:, 0]),
+        ("predict", lambda rows: np.full(len(rows), 1.2), lambda rows: rows[:, 0]),
+        ("strangeness", lambda rows: np.full(len(rows), 0.2), lambda rows: rows[:1, 0]),
+    ],
+)
+def test_a_clinic_asks_for_one_probability_and_one_score_a_row(name, predict, strangeness):
+    place = case_study.Clinic(np.eye(3), [0, 1, 0], predict, strangeness, ("a", "b", "c"))
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        place.years(years=2, patients=9, onset=3, past=4)
+
+
 def test_a_part_without_rows_is_refused():
     with pytest.raises(ValueError, match=r"^shares: expected parts"):
         case_study.split([0, 1], 0)

@@ -86,6 +86,16 @@ def test_a_loss_of_unequal_sizes_is_refused():
         confidence_loss(torch.zeros(3, 1), torch.zeros(1))
 
 
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf, 1.1])
+def test_a_target_is_a_probability_and_a_weight_at_least_0(value):
+    odd, fair = torch.tensor([0.5, value, 0.5]), torch.full((3,), 0.5)
+    with pytest.raises(ValueError, match=r"^targets: expected numbers from 0 to 1"):
+        confidence_loss(torch.zeros(3), odd)
+    if not value >= 1:
+        with pytest.raises(ValueError, match=r"^weights: expected numbers from 0"):
+            confidence_loss(torch.zeros(3), fair, odd)
+
+
 def test_the_loss_that_is_reported_is_that_of_the_definition():
     net, (x, y) = network(), images()
     probs = training.predict(net, x)

@@ -536,6 +536,43 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(("n", "k"), [(5, 6), (5, 0), (0, 1), (5.5, 2), (5, np.nan), (None, 1)])
+def test_a_law_of_a_rank_that_is_none_is_refused(n, k):
+    with pytest.raises(ValueError, match=r"^[nk]: expected a whole number"):
+        conformal.CoverageLaw(n, k)
+
+
+@pytest.mark.parametrize("ask", ["density", "below"])
+@pytest.mark.parametrize("coverage", [np.nan, None, [], "x", np.ma.masked_less([0.1, 0.9], 0.5)])
+def test_a_law_is_asked_for_numbers(ask, coverage):
+    with pytest.raises(ValueError, match=r"^coverage: expected"):
+        getattr(conformal.coverage_law(20, 0.1), ask)(coverage)
+
+
+def test_weights_of_new_inputs_may_come_from_any_library_and_have_no_mask():
+    torch = pytest.importorskip("torch")
+    scores, weights, new = np.arange(9.0), np.arange(1.0, 10.0), np.array([1.0, 50.0])
+    told = conformal.quantile(scores, 0.3, weights, new)
+    grown = torch.tensor(new, requires_grad=True)
+    assert np.array_equal(conformal.quantile(scores, 0.3, weights, grown), told)
+    with pytest.raises(ValueError, match=r"^new_weights: .*mask"):
+        conformal.quantile(scores, 0.3, weights, np.ma.masked_greater(new, 2))
+
+
+def test_a_report_is_of_groups_that_are_some_and_of_a_level_below_one():
+    ends = np.array([[0.0, 1.0], [0.0, 2.0]])
+    with pytest.raises(ValueError, match=r"^by: expected groups, got NaN"):
+        conformal.coverage_report(ends, [0.5, 0.5], by=[1.0, np.nan])
+    with pytest.raises(ValueError, match=r"^level: expected a number below 1"):
+        conformal.coverage_report(ends, [0.5, 0.5], level=1)
+
+
+@pytest.mark.parametrize("value", [None, 1, "no", np.array([True, False])])
+def test_a_switch_is_on_or_off(value):
+    with pytest.raises(ValueError, match=r"^never_empty: expected True or False"):
+        conformal.SplitClassifier(never_empty=value)
+
+
 @pytest.mark.parametrize("words", WRONG)
 def test_nonsense_is_named(words):
     with pytest.raises(ValueError, match=words):

@@ -757,6 +757,19 @@ class TestSwag:
             alone.sample(x)
         assert alone.sample(x, samples=2, train_inputs=x).shape == (2, 300, 2)
 
+    def test_running_averages_are_as_they_were_if_the_inputs_do_not_fit(self):
+        with training.seeded(0):
+            network = nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+        network(torch.randn(50, 2))  # in training mode: the averages have moved
+        before = copy.deepcopy(network.state_dict())
+        with pytest.raises(RuntimeError, match="mat1 and mat2"):
+            de.recompute_batch_norm(network, np.ones((20, 3)))
+        assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+        assert network.training
+        assert network[1].momentum == 0.1
+        with pytest.raises(ValueError, match=r"^network: expected a torch.nn.Module"):
+            de.recompute_batch_norm(None, np.ones((20, 2)))
+
     def test_bad_arguments_are_named(self, moons):
         network = small_network()
         for make, message in (

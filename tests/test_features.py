@@ -241,3 +241,11 @@ def test_it_knows_no_method_and_takes_torch_only_when_asked_for_a_network():
     assert done.stdout.split() == ["False", "False"]
     with pytest.raises(AttributeError, match="no attribute 'neighbors'"):
         _ = features.neighbors
+
+
+@pytest.mark.parametrize(
+    "rows", [np.ma.masked_greater(np.eye(2), 0), [[1.0, np.nan]], [[np.inf, 1.0]], np.ones(3), [[1j, 1]], []]
+)
+def test_only_a_table_of_finite_numbers_has_rows_of_a_length(rows):
+    with pytest.raises(ValueError, match=r"^features: expected"):
+        to_unit_length(rows)

@@ -471,6 +471,34 @@ def test_one_resample_has_no_variance_and_is_refused():
         leaderboard.difference([1.0, 2.0, 3.0], [0.0, 0.0, 1.0], [1.0], [0.5])
 
 
+@pytest.mark.parametrize("level", [95, 1, 0, -0.5, np.nan, None, "0.95"])
+def test_a_level_that_is_no_share_is_refused_rather_than_answered_with_nan(level):
+    figures, resampled = np.random.default_rng(0).normal(size=(2, 4, 3)), np.zeros((2, 4, 5))
+    with pytest.raises(ValueError, match=r"^level: expected a number"):
+        leaderboard.difference(*figures[:, 0], level=level)
+    with pytest.raises(ValueError, match=r"^level: expected a number"):
+        leaderboard.agreement(*figures, *resampled, level=level)
+
+
+@pytest.mark.parametrize("shape", [(), (4, 9), (2, 3, 9)])
+def test_resampled_figures_of_other_seeds_are_refused(shape):
+    resampled = np.random.default_rng(0).normal(size=shape)
+    with pytest.raises(ValueError, match=r"^first_resampled: expected shape"):
+        leaderboard.difference([1.0, 2.0, 3.0], [0.0, 0.0, 1.0], resampled, resampled)
+
+
+def test_methods_that_are_all_alike_have_no_order_to_agree_on():
+    figures, alike = np.random.default_rng(0).normal(size=(4, 3)), np.ones((4, 3))
+    for first, second, name in ((alike, figures, "first"), (figures, alike, "second")):
+        with pytest.raises(ValueError, match=f"^{name}: expected methods that differ"):
+            leaderboard.agreement(first, second, first, second)
+
+
+def test_ranks_need_figures_by_method():
+    with pytest.raises(ValueError, match=r"^figures: expected a dict of figures by method"):
+        leaderboard.ranks([[1.0, 2.0], [2.0, 1.0]])
+
+
 def test_groups_hold_whom_the_ranks_do_not_tell_apart():
     found = leaderboard.Ranks({"a": 1.0, "b": 1.5, "c": 3.3, "d": 3.4, "e": 6.0}, 2.0, 0.01, 5)
     assert found.groups() == [["a", "b"], ["b", "c", "d"]]
@@ -776,6 +804,27 @@ def test_a_table_of_ones_own_is_read(tmp_path):
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     with pytest.raises(ValueError, match=r"words\.csv: expected rows of numbers"):
         regression.table_task(tmp_path / "words.csv")
+
+
+def test_two_tables_of_one_name_are_refused_rather_than_filed_as_one(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        np.savetxt(tmp_path / folder / "mine.txt", np.random.default_rng(0).normal(size=(50, 3)))
+    known = {"alike": lambda train, validation, seed: lambda x: (np.zeros(len(x)), np.ones(len(x)))}
+    paths = [tmp_path / "one" / "mine.txt", tmp_path / "two" / "mine.txt"]
+    for tasks in (paths, ["gap", tmp_path / "gap.txt"], [tmp_path / "a.csv", tmp_path / "a.txt"]):
+        with pytest.raises(ValueError, match=r"^tasks: expected files of different names, got .* filed as"):
+            regression.run(tasks, [0], known)
+    with pytest.raises(ValueError, match=r"^tasks: expected a sequence of names and files, got 'gap' alone"):
+        regression.run("gap", [0], known)
+    assert list(regression.run([paths[0], "gap"], [0], known)) == ["mine", "gap"]
+
+
+def test_targets_that_are_all_the_same_cannot_be_measured_in_their_spread(tmp_path):
+    rows = np.column_stack([np.random.default_rng(0).normal(size=(50, 2)), np.ones(50)])
+    np.savetxt(tmp_path / "flat.txt", rows)
+    with pytest.raises(ValueError, match=r"^targets: expected some that differ"):
+        regression.table_task(tmp_path / "flat.txt")
 
 
 def test_columns_say_how_they_are_written():

@@ -733,6 +733,13 @@ def test_a_frozen_layer_stays_as_it_is():
         vi.make_variational(small(net[0], nn.Tanh))
 
 
+def test_a_network_that_is_frozen_as_a_whole_cannot_be_fitted():
+    net = vi.make_variational(small(nn.Linear(4, 5), nn.Tanh, nn.Linear(5, 3)))
+    net.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"^model: expected weights that can be trained"):
+        vi.fit_variational(net, *labelled(), epochs=1, device="cpu", progress=False)
+
+
 def test_hooks_stay_with_their_layer():
     net, seen = small(nn.Linear(4, 5), nn.Tanh, nn.Linear(5, 3)), []
     net[0].register_forward_hook(lambda *_: seen.append("after"))

@@ -88,14 +88,31 @@ def gather(inputs, targets=None):
     if not is_loader(inputs):
         return inputs, targets
     _refuse_targets(targets)
-    if _drops(inputs):
-        raise ValueError("inputs: expected a DataLoader that leaves nothing out, got one with drop_last=True")
     columns = [], []
-    with torch.random.fork_rng(devices=()):
-        for batch in pairs(inputs):
-            for column, part in zip(columns, batch, strict=True):
-                column.append(part)
+    for batch in whole_pass(inputs):
+        for column, part in zip(columns, batch, strict=True):
+            column.append(part)
     return _joined(columns[0], "inputs"), _joined(columns[1], "targets")
+
+
+def whole_pass(loader):
+    """One pass through all pairs of a loader that may leave none out, for what is fitted to all data at once.
+
+    A ``DataLoader`` draws order, seeds and augmentations from torch's global generator. Between any two
+    batches and at the end that is as it was.
+    """
+    if _drops(loader):
+        raise ValueError("inputs: expected a DataLoader that leaves nothing out, got one with drop_last=True")
+    state = torch.random.get_rng_state()
+    started, end = pairs(loader), object()
+    while True:
+        with torch.random.fork_rng(devices=()):
+            torch.random.set_rng_state(state)
+            batch = next(started, end)
+            state = torch.random.get_rng_state()
+        if batch is end:
+            return
+        yield batch
 
 
 def pairs(loader, targets=None):
@@ -193,6 +210,8 @@ def as_inputs(inputs, model):
     kind = next(as_network(model).parameters()).dtype
     inputs = join(inputs)
     tensor = inputs.detach() if torch.is_tensor(inputs) else as_tensor(to_numpy(inputs, "inputs"))
+    if tensor.layout != torch.strided or tensor.is_complex():
+        raise ValueError(f"inputs: expected real numbers, dense, got {tensor.dtype} in {tensor.layout}")
     if tensor.ndim == 0 or tensor.numel() == 0:
         raise ValueError(f"inputs: expected at least one input, got shape {tuple(tensor.shape)}")
     if tensor.is_floating_point():

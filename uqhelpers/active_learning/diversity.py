@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from uqhelpers._checks import as_distributions, as_generator, as_real, as_whole
+from uqhelpers._checks import as_distributions, as_generator, as_labels, as_real, as_whole
+from uqhelpers.features import power_of_two
 
 __all__ = ["badge", "gradient_gram", "k_center"]
 
@@ -71,12 +72,19 @@ def gradient_gram(probs, features, places):
         Class probabilities.
     features : array, shape (N, D)
         What the last layer sees.
-    places : sequence of int
+    places : sequence of int, from 0 to N - 1
 
     Returns
     -------
     array, shape (N, len(places))
     """
+    probs, features = as_distributions(probs, "NC"), as_real(features, "features", ndim=2)
+    if len(features) != len(probs):
+        raise ValueError(f"features: expected {len(probs)} rows, one an input, got {len(features)}")
+    return _gram(probs, features, as_labels(places, len(probs), "places"))
+
+
+def _gram(probs, features, places):
     errors = probs - np.eye(probs.shape[1])[probs.argmax(axis=1)]
     return (errors @ errors[places].T) * (features @ features[places].T)
 
@@ -114,6 +122,7 @@ def badge(probs, features, batch, seed=0):
     if len(features) != len(probs):
         raise ValueError(f"features: expected {len(probs)} rows, one an input, got {len(features)}")
     batch, rng = as_whole(batch, "batch", high=len(probs)), as_generator(seed)
+    features = features / power_of_two(np.abs(features).max())  # their squares stay numbers
     errors = probs - np.eye(probs.shape[1])[probs.argmax(axis=1)]
     lengths = np.square(errors).sum(axis=1) * np.square(features).sum(axis=1)
     free = np.ones(len(probs), bool)
@@ -126,7 +135,7 @@ def badge(probs, features, batch, seed=0):
             place = int(rng.choice(len(probs), p=chance / chance.sum()))
         else:  # all that is left lies where something was chosen
             place = int(rng.choice(np.flatnonzero(free)))
-        products = gradient_gram(probs, features, [place])[:, 0]
+        products = _gram(probs, features, [place])[:, 0]
         distance = np.maximum(lengths + lengths[place] - 2 * products, 0.0)
         nearest = distance if not chosen else np.minimum(nearest, distance)
         free[place] = False

@@ -26,7 +26,8 @@ def scrawls(images, labels, count, parts=4, seed=0):
     Returns
     -------
     images : array, shape (count, ...)
-        In the type of the images.
+        In the type of the images if that is a floating-point one of NumPy's,
+        else in float64.
     labels : array of int, shape (count,)
 
     Raises
@@ -46,7 +47,7 @@ def scrawls(images, labels, count, parts=4, seed=0):
         kinds = rng.permutation(len(present))[:parts]
         mixed[row] = np.mean([images[rng.choice(places[one])] for one in kinds], axis=0)
         said[row] = present[rng.choice(kinds)]
-    return mixed.astype(kind if isinstance(kind, np.dtype) else np.float64), said
+    return mixed.astype(kind if isinstance(kind, np.dtype) and kind.kind == "f" else np.float64), said
 
 
 def repeated(images, labels, times=3, noise=0.1, seed=0):
@@ -75,7 +76,10 @@ def repeated(images, labels, times=3, noise=0.1, seed=0):
     Kirsch, van Amersfoort and Gal (2019), BatchBALD, repeat MNIST in this
     way.
     """
-    images = as_real(images, "images").astype(np.float32)
+    images = as_real(images, "images")
+    if images.min() < 0 or images.max() > 1:
+        raise ValueError(f"images: expected pixels in [0, 1], got {images.min():.4g} to {images.max():.4g}")
+    images = images.astype(np.float32)
     labels = as_labels(labels, np.inf, length=len(images))
     times, noise, rng = as_whole(times, "times"), as_number(noise, "noise", low=0), as_generator(seed)
     copies = np.concatenate([images] * times)

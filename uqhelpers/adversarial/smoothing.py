@@ -6,10 +6,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 from scipy.stats import binomtest
 
-from uqhelpers._checks import as_number, as_real, as_whole, to_numpy
+from uqhelpers._checks import as_labels, as_number, as_real, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.spaces import Space
+from uqhelpers.adversarial.sweeps import ANY_CLASS
 from uqhelpers.adversarial.victims import as_inputs, as_victim
 from uqhelpers.batches import join
 
@@ -87,9 +88,7 @@ class Certificate:
             If the labels are not as many as the answers, or the radii no vector.
         """
         radii = as_real(np.atleast_1d(to_numpy(radii, "radii")), "radii", ndim=1)
-        labels = np.asarray(labels)
-        if labels.shape != self.classes.shape:
-            raise ValueError(f"labels: expected shape {self.classes.shape}, got {labels.shape}")
+        labels = as_labels(labels, ANY_CLASS, length=len(self.classes))
         right = (self.classes == labels) & (self.radius > 0)
         return (right & (self.radius >= radii[:, None])).mean(axis=1)
 

@@ -88,7 +88,8 @@ class BayesianLinearRegression:
         ----------
         x : array, shape (N, D) or (N,), or iterable of batches
             Inputs, as the basis takes them; or a ``DataLoader`` of pairs
-            ``(x, y)``, of which one batch at a time is in memory.
+            ``(x, y)`` that leaves nothing out, of which one batch at a time is in
+            memory.
         y : array, shape (N,) or (N, 1)
             Targets. A loader brings its own.
 
@@ -340,7 +341,7 @@ def _chunks(x, y):
         from uqhelpers import batches  # loads torch, which arrays do not need
 
         if batches.is_loader(x):
-            yield from (_as_examples(*batch) for batch in batches.pairs(x))
+            yield from (_as_examples(*batch) for batch in batches.whole_pass(x))
             return
     yield _as_examples(x, y)
 

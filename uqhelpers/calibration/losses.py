@@ -23,8 +23,9 @@ def label_smoothing(amount=0.1):
         Takes ``(outputs, targets)``: logits of shape (N, C) and labels of shape
         (N,), of an integer type, from 0 to C - 1; returns a scalar tensor, in
         nats. It raises ``ValueError`` for outputs that are probabilities
-        already, for an empty batch, and for targets that are no labels (also
-        for -100, which stands for "ignore" elsewhere).
+        already, for an empty batch, for targets that are not one a row, and for
+        targets that are no labels (also for -100, which stands for "ignore"
+        elsewhere).
 
     References
     ----------
@@ -90,6 +91,13 @@ def _checked(outputs, targets):
     seen = outputs.detach()
     if not seen.numel():
         raise ValueError("outputs: expected at least one row of logits, got an empty batch")
+    if (
+        seen.ndim != 2 or targets.shape != seen.shape[:1]
+    ):  # gathering would take the first rows, and say nothing
+        raise ValueError(
+            f"targets: expected one label a row of logits, got shape {tuple(targets.shape)} beside logits of "
+            f"shape {tuple(seen.shape)}"
+        )
     if seen.min() >= 0 and (seen.sum(-1) - 1).abs().max() < 1e-5:  # hardly learns, and says nothing of it
         raise ValueError("outputs: expected logits, got rows that sum to 1: leave the softmax out")
     if targets.is_floating_point() or targets.is_complex():

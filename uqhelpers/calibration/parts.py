@@ -75,7 +75,8 @@ def brier_decomposition(probs, labels, bins=10):
     probs = as_own_distributions(probs, ("NC", "SNC"))
     probs = probs.astype(np.float64).mean(axis=0) if probs.ndim == 3 else probs
     labels = as_labels(labels, probs.shape[1], length=len(probs))
-    edges = None if bins is None else np.arange(as_whole(bins, "bins", high=MOST) + 1) / bins
+    bins = None if bins is None else as_whole(bins, "bins", high=MOST)
+    edges = None if bins is None else np.arange(bins + 1) / bins
     parts = np.zeros(4)
     for number in range(probs.shape[1]):
         parts += _murphy(probs[:, number], (labels == number).astype(float), edges)

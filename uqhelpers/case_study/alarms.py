@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uqhelpers import conformal
-from uqhelpers._checks import as_choice, as_generator, as_number, as_real, as_whole
+from uqhelpers._checks import as_choice, as_generator, as_number, as_real, as_whole, to_numpy
 from uqhelpers.case_study.bets import as_ranks
 
 __all__ = ["STATISTICS", "Alarm", "Watch", "cusum", "quiet_limit", "restarts", "wealth"]
@@ -154,14 +154,26 @@ def quiet_limit(statistic, rate=0.05, horizon=500, years=2000, seed=0):
     """
     rate, horizon = _as_rate(rate), as_whole(horizon, "horizon")
     years = as_whole(years, "years")
+    if not callable(statistic):
+        raise ValueError(f"statistic: expected a function of ranks, got {statistic!r}")
     if conformal.rank(years, rate) > years:
         raise ValueError(f"years: expected enough to see a rate of {rate}, got {years}")
     rng, largest = as_generator(seed), []
     block = max(1, 1_000_000 // horizon)
     for start in range(0, years, block):
         quiet = 1 - rng.random((min(block, years - start), horizon))
-        largest.append(np.max(statistic(quiet), axis=-1))
+        values = as_scores_of(statistic(quiet), quiet.shape)
+        largest.append(np.max(values, axis=-1))
     return conformal.quantile(np.concatenate(largest), rate)
+
+
+def as_scores_of(values, shape):
+    """What a statistic gave for ranks: values of the same shape, that can be ranked."""
+    values = to_numpy(values, "statistic")
+    if values.shape != shape or np.isnan(values).any():
+        what = "NaN" if values.shape == shape else f"shape {values.shape}"
+        raise ValueError(f"statistic: expected a value for each of {shape} ranks, got {what}")
+    return values
 
 
 def _as_rate(rate):

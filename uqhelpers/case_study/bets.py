@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from uqhelpers import conformal
 from uqhelpers._checks import as_flags, as_generator, as_number, as_real, as_scores
+from uqhelpers.case_study.costs import as_limit
 
 __all__ = [
     "Ranks",
@@ -73,8 +74,7 @@ class Ranks:
 
     def add(self, score):
         """Take in a score, and return its rank among all so far as a number in (0, 1]."""
-        if score != score:
-            raise ValueError("score: expected a number that can be ranked, got NaN")
+        score = as_limit(score, "score")
         known = self._known
         low, high = bisect.bisect_left(known, score), bisect.bisect_right(known, score)
         rank = len(known) - high + (1 - self._rng.random()) * (high - low + 1)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from uqhelpers import conformal
-from uqhelpers._checks import as_flags, as_number, as_real
+from uqhelpers._checks import as_flags, as_number, as_real, to_numpy
 
 __all__ = ["cheapest", "cost_threshold", "expected_price", "price", "referral_limit", "referral_zone"]
 
@@ -48,6 +48,17 @@ def _events(probs):
             f"probs: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}"
         )
     return probs
+
+
+def as_limit(value, name):
+    """A number to compare others with: it can be infinite."""
+    if type(value) is float and value == value:  # as in streams, one score at a time
+        return value
+    array = to_numpy(value, name)
+    if array.ndim or np.isnan(array):
+        what = f"shape {array.shape}" if array.ndim else "NaN"
+        raise ValueError(f"{name}: expected a number that can be compared, got {what}")
+    return float(array)
 
 
 def price(acted, events, miss, needless):
@@ -141,9 +152,7 @@ def referral_limit(doubts, budget, person=-np.inf):
     float
         Refer what lies *above*. Infinite if there are too few cases to promise so little.
     """
-    if np.isnan(person):
-        raise ValueError("person: expected a number that can be compared, got NaN")
-    return max(conformal.quantile(doubts, budget), float(person))
+    return max(conformal.quantile(doubts, budget), as_limit(person, "person"))
 
 
 def cheapest(probs, miss, needless, doubts=None, limit=np.inf):
@@ -167,7 +176,5 @@ def cheapest(probs, miss, needless, doubts=None, limit=np.inf):
     doubts = expected_price(probs, miss, needless) if doubts is None else as_real(doubts, "doubts", ndim=1)
     if len(doubts) != len(probs):
         raise ValueError(f"doubts: expected length {len(probs)}, got {len(doubts)}")
-    if np.isnan(limit):
-        raise ValueError("limit: expected a number that can be compared, got NaN")
-    acts[doubts > limit] = 2
+    acts[doubts > as_limit(limit, "limit")] = 2
     return acts

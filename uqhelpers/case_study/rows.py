@@ -107,6 +107,8 @@ def split(labels, seed, shares=None):
     labels = to_numpy(labels, "labels")
     if labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels: expected one a row, shape (rows,), got shape {labels.shape}")
+    if np.isnan(labels).any():  # equal to nothing: the row would be in no part
+        raise ValueError("labels: expected classes, got NaN")
     shares = as_real(list(PARTS.values()) if shares is None else shares, "shares", ndim=1)
     if shares.min() <= 0 or abs(shares.sum() - 1) > 1e-9:
         raise ValueError(f"shares: expected numbers above 0 with sum 1, got {shares.tolist()}")
@@ -185,6 +187,8 @@ def over_splits(values, learned, judged, level=0.95):
     if len(values) < 2:
         raise ValueError(f"values: expected at least two splits, got {len(values)}")
     level = as_number(level, "level", low=0, high=1, open_low=True)
+    if level == 1:
+        raise ValueError("level: expected a number below 1, got 1")
     ratio = as_whole(judged, "judged") / as_whole(learned, "learned")
     count = len(values)
     error = np.sqrt((1 / count + ratio) * values.var(ddof=1))

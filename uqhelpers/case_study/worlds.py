@@ -31,6 +31,7 @@ SCORES = {
     "gap": "what came (0 or 1) minus its probability",
 }
 LABELLED = ("misfit", "gap")
+SIZES = {"harder patients": (0, np.inf), "another disease": (0, 1)}  # else from -1
 CREEPS = 20  # steps in which an instrument goes wrong that does so slowly
 
 
@@ -118,7 +119,15 @@ class Clinic:
         if size not in self._seen:
             shown = magnified(self.features, self.names, size)
             probs = as_real(self.predict(shown), "predict", ndim=1)
-            self._seen[size] = probs, as_real(self.strangeness(shown), "strangeness", ndim=1)
+            strange = as_real(self.strangeness(shown), "strangeness", ndim=1)
+            for name, values in (("predict", probs), ("strangeness", strange)):
+                if len(values) != len(shown):
+                    raise ValueError(f"{name}: expected {len(shown)} values, one a row, got {len(values)}")
+            if probs.min() < 0 or probs.max() > 1:
+                raise ValueError(
+                    f"predict: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}"
+                )
+            self._seen[size] = probs, strange
         return self._seen[size]
 
     def _weights(self, drift, size):
@@ -153,7 +162,8 @@ class Clinic:
         drift : str
             A name in ``DRIFTS``.
         size : float
-            Of the drift; without meaning in quiet years.
+            Of the drift: a share from 0 to 1 for another disease, at least 0 for
+            harder patients; without meaning in quiet years.
         years, patients : int
             How many years, of how many patients each.
         onset : int
@@ -174,7 +184,7 @@ class Clinic:
         Years
         """
         drift = as_choice(drift, "drift", tuple(DRIFTS))
-        size, rng = as_number(size, "size", low=-1), as_generator(seed)
+        size, rng = as_number(size, "size", *SIZES.get(drift, (-1, np.inf))), as_generator(seed)
         years, patients = as_whole(years, "years"), as_whole(patients, "patients")
         onset, past = as_whole(onset, "onset", low=0, high=patients), as_whole(past, "past")
         rows, after = len(self.events), patients - onset

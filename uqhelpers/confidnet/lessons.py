@@ -42,9 +42,9 @@ def confidence_loss(logits, targets, weights=None):
     logits : torch.Tensor, shape (N,) or (N, 1)
         What the confidence network puts out; its sigmoid is the confidence.
     targets : torch.Tensor, shape (N,)
-        True class probabilities.
+        True class probabilities, in [0, 1].
     weights : torch.Tensor, shape (N,), optional
-        Of each input; they are not normalised.
+        Of each input, at least 0; they are not normalised.
 
     Returns
     -------
@@ -55,8 +55,12 @@ def confidence_loss(logits, targets, weights=None):
     ----------
     Corbière et al. (2019), eq. 4.
     """
-    for name, values in {"targets": targets, "weights": weights}.items():
-        if values is not None and values.numel() != logits.numel():
+    for name, values, high in (("targets", targets, 1 + 1e-3), ("weights", weights, np.inf)):
+        if values is None:
+            continue
+        if values.numel() != logits.numel():
             raise ValueError(f"{name}: expected {logits.numel()} values, got shape {tuple(values.shape)}")
+        if values.numel() and not ((values >= 0) & (values <= high)).all():  # false for NaN
+            raise ValueError(f"{name}: expected numbers from 0 to {high:.3g}, got others")
     squares = (logits.reshape(-1).sigmoid() - targets.reshape(-1)) ** 2
     return squares.mean() if weights is None else (weights.reshape(-1) * squares).mean()

@@ -9,6 +9,7 @@ from uqhelpers._checks import (
     as_labels,
     as_number,
     as_own_distributions,
+    as_switch,
     as_whole,
     to_numpy,
 )
@@ -140,7 +141,7 @@ class SplitClassifier:
         self.by = None if by is None else as_choice(by, "by", ("class", "group"))
         self.penalty = as_number(penalty, "penalty", low=0) if score == "raps" else 0.0
         self.free = as_whole(free, "free", low=0) if score == "raps" else 0
-        self.never_empty = bool(never_empty)
+        self.never_empty = as_switch(never_empty, "never_empty")
 
     def fit(self, probs, labels=None, groups=None, weights=None, class_weights=None):
         """Find the thresholds from held-out predictions.

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from uqhelpers._checks import as_generator, as_number, as_scores, as_whole
+from uqhelpers._checks import as_generator, as_number, as_real, as_scores, as_whole, to_numpy
 
 __all__ = ["CoverageLaw", "coverage_law", "p_values", "quantile", "rank"]
 
@@ -104,6 +104,7 @@ def _weighted(scores, level, weights, new_weights):
     weights = as_weights(weights, "weights", len(scores))
     if new_weights is None:
         raise ValueError("new_weights: expected with weights, one for each new input, got None")
+    new_weights = to_numpy(new_weights, "new_weights")
     new = as_weights(np.atleast_1d(new_weights), "new_weights", some=False)
     largest = max(weights.max(), new.max())  # their sum must not overflow
     weights, new = weights / largest, new / largest
@@ -185,6 +186,9 @@ class CoverageLaw:
     n: int
     k: int
 
+    def __post_init__(self):
+        as_whole(self.k, "k", high=as_whole(self.n, "n"))
+
     @property
     def mean(self):
         """k / (n + 1): never below 1 - alpha, above it by less than 1 / (n + 1)."""
@@ -197,11 +201,11 @@ class CoverageLaw:
 
     def density(self, coverage):
         """Density of the law at these coverages, in [0, 1]."""
-        return self._beta.pdf(np.asarray(coverage, dtype=float))
+        return self._beta.pdf(as_real(coverage, "coverage"))
 
     def below(self, coverage):
         """The chance of a calibration set that covers less than this."""
-        return self._beta.cdf(np.asarray(coverage, dtype=float))
+        return self._beta.cdf(as_real(coverage, "coverage"))
 
     def interval(self, level=0.95):
         """The central interval that holds this share of all calibration sets: (low, high)."""

@@ -104,6 +104,8 @@ def coverage_report(sets, targets, by=None, level=0.95):
     CoverageReport
     """
     level = as_number(level, "level", low=0, high=1, open_low=True)
+    if level == 1:
+        raise ValueError("level: expected a number below 1, got 1")
     hit, size = covered(sets, targets), set_sizes(sets)
     groups = _as_groups(by, sets, targets, size)
     names, place = np.unique(groups, return_inverse=True)
@@ -125,6 +127,8 @@ def _as_groups(by, sets, targets, size):
     groups = to_numpy(by, "by")
     if groups.shape != (len(size),):
         raise ValueError(f"by: expected {len(size)} groups, one an input, got shape {groups.shape}")
+    if np.isnan(groups).any():
+        raise ValueError("by: expected groups, got NaN")
     return groups
 
 

@@ -143,8 +143,8 @@ def recompute_batch_norm(network, inputs, batch_size=500):
     Parameters
     ----------
     network : torch.nn.Module
-        Modes, momenta and gradients are left as they were. Without batch
-        normalisation nothing happens.
+        Modes, momenta and gradients are left as they were, and after an error
+        the running averages, too. Without batch normalisation nothing happens.
     inputs : array, shape (N, ...)
         Training inputs.
     batch_size : int
@@ -156,13 +156,14 @@ def recompute_batch_norm(network, inputs, batch_size=500):
     generalization, section 3.2.
     """
     batch_size = as_whole(batch_size, "batch_size")
-    layers = [module for module in network.modules() if isinstance(module, BATCH_NORM)]
+    layers = [module for module in as_module(network, "network").modules() if isinstance(module, BATCH_NORM)]
     if not layers:
         return
     tensor = as_inputs(inputs, network)
     device = next(network.parameters()).device
     modes = {module: module.training for module in network.modules()}
     momenta = {layer: layer.momentum for layer in layers}
+    averages = [(value, value.clone()) for layer in layers for value in layer.buffers(recurse=False)]
     try:
         network.eval()
         for layer in layers:
@@ -173,6 +174,10 @@ def recompute_batch_norm(network, inputs, batch_size=500):
             # Batches of nearly one size: a rest of one input has no variance to speak of.
             for batch in tensor.chunk(max(1, round(len(tensor) / batch_size))):
                 network(batch.to(device))
+    except Exception:
+        for value, before in averages:
+            value.copy_(before)
+        raise
     finally:
         for module, mode in modes.items():
             module.training = mode

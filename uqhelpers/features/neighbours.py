@@ -317,6 +317,7 @@ def to_unit_length(features):
     -------
     array, shape (N, D), float64
     """
+    features = as_real(features, "features", ndim=2)
     # By the largest entry first: squares of very small or large numbers leave float64.
     largest = np.abs(features).max(axis=1, keepdims=True)
     features = features / np.where(largest > 0, largest, 1)

@@ -1,6 +1,7 @@
 """Who is better than whom, as far as so few runs can tell: ranks, differences with intervals, fronts."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -96,6 +97,8 @@ def ranks(figures, best="min", alpha=0.05):
     from scipy.stats import chi2, rankdata
 
     as_choice(best, "best", ("min", "max"))
+    if not isinstance(figures, Mapping):
+        raise ValueError(f"figures: expected a dict of figures by method, got {type(figures).__name__}")
     table = as_real(list(figures.values()), "figures", ndim=2)
     count, blocks = table.shape
     if count < 2:
@@ -132,7 +135,7 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
         The same figures from the same resampled inputs, averaged over the
         seeds or not. Without them the inputs count as given.
     level : float
-        Of the interval.
+        Of the interval, above 0 and below 1.
 
     Returns
     -------
@@ -146,6 +149,7 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     """
     from scipy.stats import t
 
+    level = _as_level(level)
     first, second = (as_real(v, n, ndim=1) for v, n in ((first, "first"), (second, "second")))
     if first.shape != second.shape or len(first) < 2:
         raise ValueError(
@@ -167,6 +171,11 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
         ]
         if pair[0].shape != pair[1].shape:
             raise ValueError(f"second_resampled: expected shape {pair[0].shape}, got {pair[1].shape}")
+        if pair[0].ndim not in (1, 2) or (pair[0].ndim == 2 and len(pair[0]) != len(first)):
+            raise ValueError(
+                f"first_resampled: expected shape (resamples,) or ({len(first)}, resamples), "
+                f"got {pair[0].shape}"
+            )
         if pair[0].shape[-1] < 2:
             raise ValueError("first_resampled: expected two resamples or more, got 1")
         drawn = pair[0] - pair[1]
@@ -177,6 +186,13 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
             freedom = (variance + of_inputs) ** 2 / parts
         variance += of_inputs
     return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
+
+
+def _as_level(level):
+    level = as_number(level, "level", low=0, high=1, open_low=True)
+    if level == 1:
+        raise ValueError("level: expected a number below 1, got 1")
+    return level
 
 
 def agreement(first, second, first_resampled, second_resampled, level=0.95, draws=1000, seed=0):
@@ -197,6 +213,7 @@ def agreement(first, second, first_resampled, second_resampled, level=0.95, draw
     first_resampled, second_resampled : array, shape (M, R) and (M, Q)
         The same from resampled inputs, averaged over seeds.
     level : float
+        Of the interval, above 0 and below 1.
     draws : int
     seed : int or numpy.random.Generator
 
@@ -220,7 +237,10 @@ def agreement(first, second, first_resampled, second_resampled, level=0.95, draw
             "second: expected figures of the same three methods or more, got "
             + ", ".join(str(part.shape) for part in (*tables, *drawn))
         )
-    rng, draws = as_generator(seed), as_whole(draws, "draws")
+    for table, name in zip(tables, ("first", "second"), strict=True):
+        if np.ptp(table.mean(axis=1)) == 0:
+            raise ValueError(f"{name}: expected methods that differ, got the same mean for all of them")
+    level, rng, draws = _as_level(level), as_generator(seed), as_whole(draws, "draws")
 
     def again(table, inputs):
         seeds = rng.integers(table.shape[1], size=(draws, table.shape[1]))

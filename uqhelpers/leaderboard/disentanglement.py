@@ -77,7 +77,8 @@ def split_at_random(total, members=None, seed=0):
     aleatoric, epistemic : array, shape (N,)
         Their sum is ``total``.
     """
-    epistemic = as_generator(seed).random(np.shape(total)) * largest_epistemic(total, members)
+    total = as_real(total, "total", ndim=1)
+    epistemic = as_generator(seed).random(total.shape) * largest_epistemic(total, members)
     return np.maximum(total - epistemic, 0.0), epistemic
 
 

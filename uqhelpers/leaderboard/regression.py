@@ -142,6 +142,8 @@ def _split(x, y, seed):
 
 def _standardised(parts):
     x, y = parts[0]
+    if not y.std() > 0:
+        raise ValueError(f"targets: expected some that differ in the training part, got {y[0]:g} in all rows")
     scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
     return [(((a - x.mean(axis=0)) / scale).astype(np.float32), (b - y.mean()) / y.std()) for a, b in parts]
 
@@ -368,11 +370,12 @@ def run(tasks=TASKS, seeds=range(5), methods=None):
     Returns
     -------
     dict
-        ``[task][method][column]``: an array, one entry a seed.
+        ``[task][method][column]``: an array, one entry a seed. A file is there by
+        its name without folder and ending, so that no two may share it.
     """
     methods = REGRESSION_METHODS if methods is None else methods
     found = {}
-    for name in tasks or TASKS:
+    for name in _apart(tasks or TASKS):
         rows = {method: {column: [] for column in REGRESSION_COLUMNS} for method in methods}
         for seed in seeds:
             here = task(name, seed) if name in TASKS else table_task(name, seed)
@@ -385,6 +388,21 @@ def run(tasks=TASKS, seeds=range(5), methods=None):
             for method, row in rows.items()
         }
     return found
+
+
+def _apart(tasks):
+    """The tasks, if each has a name of its own to be filed by."""
+    if isinstance(tasks, str | Path):
+        raise ValueError(f"tasks: expected a sequence of names and files, got {str(tasks)!r} alone")
+    seen = {}
+    for name in tasks:
+        other = seen.setdefault(Path(name).stem, name)
+        if other is not name:
+            raise ValueError(
+                f"tasks: expected files of different names, got {str(other)!r} and {str(name)!r}, "
+                f"both of which would be filed as {Path(name).stem!r}"
+            )
+    return list(seen.values())
 
 
 def stored():

@@ -192,6 +192,8 @@ def fit_variational(
     loss = likelihood_of(likelihood, noise_std)
     layers = variational_layers(model)
     refuse_points(layers)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("model: expected weights that can be trained, got a network that is frozen")
     device = torch.device(device) if device is not None else best_device()
     inputs, targets = gather(inputs, targets)
     inputs = as_inputs(inputs, model)
