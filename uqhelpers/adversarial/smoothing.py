@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 from scipy.stats import binomtest
 
-from uqhelpers._checks import as_number, as_real, as_whole, to_numpy
+from uqhelpers._checks import as_labels, as_number, as_real, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.spaces import Space
-from uqhelpers.adversarial.victims import as_inputs, as_victim
+from uqhelpers.adversarial.victims import as_inputs, as_victim, classes_of
 from uqhelpers.batches import join
 
 ABSTAIN = -1
@@ -84,12 +84,10 @@ class Certificate:
         Raises
         ------
         ValueError
-            If the labels are not as many as the answers, or the radii no vector.
+            If the labels are no classes or not as many as the answers, or the radii no vector.
         """
         radii = as_real(np.atleast_1d(to_numpy(radii, "radii")), "radii", ndim=1)
-        labels = np.asarray(labels)
-        if labels.shape != self.classes.shape:
-            raise ValueError(f"labels: expected shape {self.classes.shape}, got {labels.shape}")
+        labels = as_labels(labels, np.iinfo(np.int64).max, length=len(self.classes))
         right = (self.classes == labels) & (self.radius > 0)
         return (right & (self.radius >= radii[:, None])).mean(axis=1)
 
@@ -144,6 +142,7 @@ class Smoothed:
         draws, batch_size = as_whole(draws, "draws"), as_whole(batch_size, "batch_size")
         generator = torch.Generator().manual_seed(_stream(as_whole(seed, "seed", low=0)))
         tensor = as_inputs(self._victim, join(inputs))
+        classes_of(self._victim, tensor)  # refuses what puts out no logits
         scale = self.sigma / Space.of(tensor, None, self.mean, self.std).std
         found = []
         with self._victim.settled(), torch.inference_mode():

@@ -36,6 +36,8 @@ def repeated_test(misses, alpha, window=100, level=0.05, every=1):
 
     misses = as_flags(misses, "misses")
     alpha = as_number(alpha, "alpha", low=0, high=1, open_low=True)
+    if alpha == 1:
+        raise ValueError("alpha: expected a number below 1, got 1")
     window, every = as_whole(window, "window"), as_whole(every, "every")
     level = as_number(level, "level", low=0, high=1)
     too_many = np.flatnonzero(binom.sf(np.arange(-1, window), window, alpha) <= level)
