@@ -685,3 +685,15 @@ P, F = sampled(), np.zeros((12, 2))
 def test_nonsense_is_named(call, name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         call()
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_a_common_factor_of_the_features_changes_no_batch(unit):
+    rng = np.random.default_rng(0)
+    features, probs = rng.normal(size=(50, 5)), rng.dirichlet(np.ones(3), size=50)
+    for choose in (
+        lambda x: al.k_center(x, 5, known=x[:2]),
+        lambda x: al.k_center(x, 5),
+        lambda x: al.badge(probs, x, 5),
+    ):
+        assert np.array_equal(choose(unit * features), choose(features))

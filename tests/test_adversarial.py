@@ -864,3 +864,47 @@ def test_the_stored_attacks_are_foolboxs_and_no_slower():
         assert row["apart"] < 1e-6
         assert row["ratio"] < 1
     assert masked["ratio"] < 1  # a step through twenty masks, beside six plain passes
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: [net, net], lambda net: lambda x: net(x)])
+def test_a_softmax_at_the_end_is_refused(wrap):
+    net = wrap(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4), torch.nn.Softmax(1)))
+    x, labels = np.random.default_rng(0).uniform(size=(20, 1, 8, 8)).astype(np.float32), np.zeros(20, int)
+    uses = [
+        lambda: adversarial.fgsm(net, x, labels, 0.1),
+        lambda: adversarial.pgd(net, x, labels, 0.1, steps=2),
+        lambda: adversarial.random_search(net, x, labels, 0.1, queries=2),
+        lambda: adversarial.masked_gradient_report(net, x, labels, 0.1),
+        lambda: adversarial.Smoothed(net, 0.1).predict(x),
+    ]
+    if isinstance(net, torch.nn.Module):
+        uses += [
+            lambda: adversarial.adversarial_loss(net, x, labels, 0.1),
+            lambda: adversarial.virtual_adversarial_loss(net, x, 0.1),
+        ]
+    for use in uses:
+        with pytest.raises(ValueError, match=r"model: expected logits, .* leave the softmax out"):
+            use()
+
+
+def test_one_row_of_logits_that_sums_to_one_is_no_softmax():
+    x = np.array([[0.25, 0.75], [0.5, 0.25], [1.0, 0.75]], np.float32)
+    assert adversarial.fgsm(lambda x: x * 1.0, x, [0, 0, 1], 0.1).shape == x.shape
+
+
+def test_one_logit_has_no_divergence():
+    with pytest.raises(ValueError, match=r"model: expected logits of shape .* at least 2 classes"):
+        adversarial.virtual_adversarial_loss(torch.nn.Linear(3, 1), np.ones((4, 3), np.float32), 0.1)
+
+
+def test_a_budget_below_single_precision_moves_nothing():
+    x = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
+    moved = adversarial.pgd(torch.nn.Linear(3, 2), x, [0, 1, 0, 1, 0], 1e-50, norm=2, steps=2)
+    assert np.array_equal(moved, x)
+
+
+@pytest.mark.parametrize("labels", [[0.5, 1, 0], [-1, 0, 0], ["a", "b", "c"], [0, 1]])
+def test_a_certificate_is_judged_by_classes(labels):
+    certificate = adversarial.Certificate(np.array([0, -1, 1]), np.ones(3), np.ones(3))
+    with pytest.raises(ValueError, match=r"^labels: expected"):
+        certificate.certified_accuracy(labels, 0.1)

@@ -616,3 +616,39 @@ def test_a_clinic_asks_for_one_probability_and_one_score_a_row(name, predict, st
 def test_a_part_without_rows_is_refused():
     with pytest.raises(ValueError, match=r"^shares: expected parts"):
         case_study.split([0, 1], 0)
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**-200, 2.0**700])
+def test_the_interval_over_splits_comes_in_the_unit_of_the_figure(unit):
+    values = np.array([0.1, 0.2, 0.35])
+    plain = np.array(case_study.over_splits(values, 100, 50))
+    assert np.array_equal(np.array(case_study.over_splits(unit * values, 100, 50)), unit * plain)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: case_study.over_splits([0.1, 0.2], 10, 5, level=1.0), "level"),
+        (lambda: case_study.repeated_test([True] * 200, 1.0), "alpha"),
+    ],
+)
+def test_a_share_of_one_is_refused_where_nothing_finite_follows(call, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected a number below 1, got 1$"):
+        call()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_probabilities_are_compared_in_the_precision_in_which_they_came(kind):
+    probs = np.array([0.1, 0.3, 0.6, 0.7, 0.9])
+    for miss in (1, 3, 4, 7, 9):  # thresholds .9, .7, .6, .3 and .1, all among the probabilities
+        wide = case_study.cheapest(probs, miss, 10 - miss)
+        assert np.array_equal(case_study.cheapest(probs.astype(kind), miss, 10 - miss), wide)
+        assert wide[probs == (10 - miss) / 10] == 1
+
+
+@pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_scores_of_two_precisions_tie_where_they_are_the_same_number(kinds):
+    past, stream = np.arange(1, 10) / 10, np.arange(9, 0, -1) / 10
+    alike = case_study.online_p_values(past, stream, 0)
+    mixed = case_study.online_p_values(past.astype(kinds[0]), stream.astype(kinds[1]), 0)
+    assert np.array_equal(mixed, alike)

@@ -589,3 +589,32 @@ def test_a_million_inputs_take_seconds():
         start = time.process_time()
         fitted.predict(many)
         assert time.process_time() - start < 2
+
+
+TENTHS = np.arange(1, 10) / 10  # of which some lie above their float32, some below
+
+
+@pytest.mark.parametrize(
+    "kinds", [(np.float32, np.float64), (np.float64, np.float32), (np.float64, np.float16)]
+)
+def test_numbers_of_two_precisions_are_compared_in_the_coarser(kinds):
+    one, other = (TENTHS.astype(kind) for kind in kinds)
+    assert np.array_equal(conformal.p_values(one, other), conformal.p_values(TENTHS, TENTHS))
+    ends = np.stack([one, one], axis=1)
+    assert conformal.covered(ends, other).all()
+    streams = [conformal.AdaptiveConformal(0.3).follow(a, b) for a, b in ((other, one), (TENTHS, TENTHS))]
+    assert np.array_equal(streams[0].misses, streams[1].misses)
+    probs = np.stack([TENTHS, 1 - TENTHS], axis=1)
+    labels = np.zeros(9, int)
+    for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        alike = conformal.SplitClassifier(alpha=alpha).fit(probs, labels).predict(probs)
+        mixed = conformal.SplitClassifier(alpha=alpha).fit(probs.astype(kinds[0]), labels)
+        assert np.array_equal(mixed.predict(probs.astype(kinds[1]))[:, 0], alike[:, 0])
+
+
+def test_losses_in_single_precision_reach_their_bound_and_do_not_exceed_it():
+    losses = np.full((50, 2), 0.1)
+    for method in ("crc", "ltt"):
+        wide = conformal.control_risk(losses, 0.05, method, bound=0.1)
+        narrow = conformal.control_risk(losses.astype(np.float32), 0.05, method, bound=0.1)
+        assert np.array_equal(narrow.evidence, wide.evidence)

@@ -313,3 +313,16 @@ WRONG = {
 def test_nonsense_is_named(words):
     with pytest.raises(ValueError, match=words):
         WRONG[words]()
+
+
+@pytest.mark.parametrize("rule", ["dominance", "maximality", "e-admissibility", "maximin"])
+@pytest.mark.parametrize("kind", ["box", "hull"])
+def test_no_act_depends_on_the_unit_of_what_acts_are_worth(rule, kind):
+    sampled = np.random.default_rng(2).dirichlet(np.full(3, 9.0), size=(4, 6))
+    utility = np.vstack([np.eye(3), np.full(3, 0.4)])
+    found = [
+        credal.decide(credal.from_ensemble(sampled, kind), rule, unit * utility)
+        for unit in (1.0, 2.0**-40, 2.0**-700, 2.0**700)
+    ]
+    assert 6 <= found[0].sum() < 24
+    assert all(np.array_equal(other, found[0]) for other in found[1:])

@@ -589,3 +589,15 @@ def test_the_table_of_the_picture_has_every_row():
     page = reproduce_ddu.page(runs, 55_000)
     assert page.count("0.500 ± 0.000") == 2 * 3 * (1 + 2 * len(reproduce_ddu.STRANGE))
     assert "0.9900 ± 0.0000" in page
+
+
+def test_one_logit_is_the_log_odds_of_class_one():
+    x, labels = clusters()
+    with training.seeded(0):
+        net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], 6), torch.nn.ReLU(), torch.nn.Linear(6, 1))
+    density = ddu.GaussianFeatureDensity().fit(training.features(net, x), labels)
+    said = ddu.predict(net, density, x)
+    odds = training.predict_outputs(net, x)[:, 0]
+    assert said.probs[:, 1] == pytest.approx(1 / (1 + np.exp(-odds)), rel=1e-6)
+    assert said.probs.shape == (len(x), 2)
+    assert said.aleatoric.min() > 0.01

@@ -1119,3 +1119,15 @@ def test_torch_networks_take_a_loader(moons, teachers):
     for student, inputs in zip(students, (x, loader_of(x, x)), strict=True):
         de.distill(student, inputs, probs, epochs=1, device="cpu", progress=False)
     assert np.array_equal(*(de.concentrations(student, x) for student in students))
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_the_moments_of_a_mixture_come_in_the_unit_of_the_members(unit):
+    rng = np.random.default_rng(0)
+    locations, scales = rng.normal(size=(3, 5, 2)), rng.uniform(0.5, 2, size=(3, 5, 2))
+    units = np.array([unit, 1.0])  # of two targets, one
+    for given in (scales, None):
+        plain = de.mixture_moments(locations, given, "laplace")
+        scaled = de.mixture_moments(units * locations, None if given is None else units * given, "laplace")
+        for name in ("mean", "epistemic", "total", "aleatoric"):
+            assert np.array_equal(getattr(scaled, name), units * getattr(plain, name)), name

@@ -551,3 +551,13 @@ def test_a_network_without_a_head_is_told_so():
         evidential.predict_regression(plain, inputs)
     with pytest.raises(ValueError, match="DirichletHead"):
         training.fit(plain, inputs, blobs()[1], epochs=1, loss=EvidentialLoss())
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_a_softmax_in_half_precision_is_no_dirichlet_either(precision):
+    with training.seeded(0):
+        net = torch.nn.Sequential(models.MLP(2, 4), torch.nn.Softmax(1)).to(precision)
+    with pytest.raises(ValueError, match="model: expected concentrations, got rows that sum to 1"):
+        evidential.predict(net, blobs()[0])
+    with pytest.raises(ValueError, match="alpha: expected concentrations, got rows that sum to 1"):
+        EvidentialLoss()(net(torch.tensor(blobs()[0]).to(precision)), torch.tensor(blobs()[1]))

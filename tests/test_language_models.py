@@ -564,3 +564,30 @@ REFUSED = {
 def test_nonsense_is_refused_by_name(words, model):
     with pytest.raises(ValueError, match=words):
         REFUSED[words](model)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+@pytest.mark.parametrize("silent", [0.2, 0.6, 0.7, 0.9])
+def test_a_confidence_at_the_threshold_keeps_silent_in_any_precision(kind, silent):
+    confidence = np.array([0.1, 0.2, 0.6, 0.7, 0.9, 1.0])
+    wide = language_models.abstention_policy(confidence, silent=silent)
+    narrow = language_models.abstention_policy(confidence.astype(kind), silent=silent)
+    assert np.array_equal(narrow.answer, wide.answer)
+    assert wide.answer.tolist() == (confidence > silent).tolist()
+
+
+def test_probabilities_of_answers_may_be_rounded_to_half_precision():
+    logs = np.log(np.random.default_rng(0).dirichlet(np.ones(40), size=50))
+    found = language_models.meaning_probs(logs.astype(np.float16), np.arange(40) // 10)
+    assert found == pytest.approx(language_models.meaning_probs(logs, np.arange(40) // 10), abs=5e-3)
+    with pytest.raises(ValueError, match="is an answer there twice"):
+        language_models.meaning_probs(np.log([[0.5, 0.5, 0.5]]).astype(np.float16), [0, 1, 2])
+
+
+def test_the_coldest_temperature_draws_the_likeliest_tokens(model):
+    prompts = np.array([[0, 1, 2], [2, 1, 0]])
+    cold, cool = (
+        language_models.sample_answers(model, prompts, 4, 0, temperature=t, seed=0) for t in (1e-308, 1e-6)
+    )
+    assert np.array_equal(cold.tokens, cool.tokens)
+    assert cold.log_probs == pytest.approx(np.zeros((2, 4)), abs=1e-6)

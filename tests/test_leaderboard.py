@@ -831,3 +831,24 @@ def test_columns_say_how_they_are_written():
     for column in columns.COLUMNS.values():
         assert format(0.5, column.form)
         assert column.best in ("min", "max", None)
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_a_difference_comes_in_the_unit_of_its_figures(unit):
+    rng = np.random.default_rng(0)
+    figures, resampled = rng.normal(size=(2, 5)), rng.normal(size=(2, 30))
+    for given in ((), tuple(resampled)):
+        plain = np.array(leaderboard.difference(*figures, *given))
+        scaled = leaderboard.difference(*(unit * part for part in (*figures, *given)))
+        assert np.array_equal(np.array(scaled), unit * plain)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 2.0, "x"])
+def test_a_level_without_an_interval_is_refused_by_name(level):
+    table = np.random.default_rng(0).normal(size=(4, 9))
+    with pytest.raises(ValueError, match=r"^level: expected a number"):
+        leaderboard.difference([1.0, 2.0], [1.0, 3.0], level=level)
+    with pytest.raises(ValueError, match=r"^level: expected a number"):
+        leaderboard.agreement(table, table, table, table, level=level)
+    with pytest.raises(ValueError, match=r"^alpha: expected a number"):
+        leaderboard.critical_difference(3, 5, level)

@@ -611,3 +611,14 @@ def test_the_steps_of_a_training_in_the_chapter_are_those_of_the_measurement():
 
     chapter = (Path(__file__).parents[1] / "book" / "posteriors" / "mcmc.ipynb").read_text(encoding="utf-8")
     assert f'"TRAINING = {posterior_methods.STEPS}  #' in chapter
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**-60, 2.0**700])
+def test_what_chains_are_worth_does_not_depend_on_the_unit_of_the_draws(unit):
+    draws = np.random.default_rng(0).normal(size=(4, 200, 2)).cumsum(axis=1)
+    units = np.array([unit, 1.0])
+    for kind in ("bulk", "tail", "mean"):
+        plain = mcmc.effective_sample_size(draws, kind)
+        assert plain.max() < 100
+        assert np.array_equal(mcmc.effective_sample_size(units * draws, kind), plain)
+    assert np.array_equal(mcmc.monte_carlo_error(units * draws), units * mcmc.monte_carlo_error(draws))

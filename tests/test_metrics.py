@@ -357,17 +357,24 @@ class TestTemperatureTrap:
         assert fit_temperature(1e-150 * logits, labels, low=1e-200) == pytest.approx(1e-150 * optimum)
 
     def test_separable_logits_return_the_bound_and_warn(self):
-        for scale in (1e-3, 1.0, 1e6):
+        for scale in (1e-3, 2.0, 1e6):
             with pytest.warns(RuntimeWarning, match="separable logits have no optimum"):
                 assert fit_temperature(scale * np.eye(4), np.arange(4)) == 0.01
 
     def test_predictions_worse_than_chance_return_the_other_bound(self):
         with pytest.warns(RuntimeWarning, match="hotter is still better"):
-            assert fit_temperature(np.eye(4), (np.arange(4) + 1) % 4) == 100
+            assert fit_temperature(2 * np.eye(4), (np.arange(4) + 1) % 4) == 100
 
     def test_constant_logits_have_no_temperature(self):
         with pytest.warns(RuntimeWarning, match="no temperature matters"):
             assert fit_temperature(np.ones((3, 2)), [0, 1, 0]) == 1
+
+    def test_probabilities_have_no_temperature_but_their_logarithms_have(self):
+        logits, labels = drawn()
+        probs = metrics.from_logits(logits)
+        assert fit_temperature(np.log(probs), labels) == pytest.approx(fit_temperature(logits, labels))
+        with pytest.raises(ValueError, match="logits: expected logits, got rows that sum to 1"):
+            fit_temperature(probs, labels)
 
     def test_predicted_classes_stay(self):
         logits, labels = drawn()

@@ -727,3 +727,11 @@ def test_the_table_has_every_detector_on_every_set(monkeypatch):
     assert page.count("\n## ") == len(table.STRANGE)
     assert all(words in page for words in table.DETECTORS.values())
     assert "nan" not in page
+
+
+def test_log_probabilities_have_no_energy():
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    logs = np.log(metrics.from_logits(logits))
+    assert odin.softmax_score(logs) == pytest.approx(odin.softmax_score(logits))
+    with pytest.raises(ValueError, match=r"logits: expected logits, .* are these log probabilities"):
+        odin.energy_score(logs)

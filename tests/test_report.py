@@ -950,3 +950,37 @@ def test_a_card_is_printed_on_a4_with_nothing_cut_off(name, request, visit, tmp_
     cells = re.findall(r"<td[^>]*>([\d,.−]+)</td>", card.html)
     assert len(cells) > 20
     assert set(cells) <= printed
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_errors_come_in_the_unit_of_the_targets_with_their_intervals(unit):
+    rng = np.random.default_rng(1)
+    mean = rng.normal(size=200)
+    targets = mean + rng.normal(size=200)
+    plain, scaled = (
+        report.regression(u * mean, u * targets, scale=u, title="t").numbers for u in (1.0, unit)
+    )
+    for name in ("RMSE", "mean absolute error", "bias", "CRPS"):
+        for part in ("value", "low", "high"):
+            assert getattr(scaled[name], part) == pytest.approx(
+                unit * getattr(plain[name], part), rel=1e-12, abs=0
+            )
+        assert scaled[name].low < scaled[name].value < scaled[name].high
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**-45, 2.0**700])
+def test_no_act_depends_on_the_unit_of_the_costs(unit):
+    rng = np.random.default_rng(3)
+    probs = rng.dirichlet([1, 1], size=300)
+    labels = (rng.random(300) < probs[:, 1]).astype(int)
+    matrix = np.array([[0, 10], [1, 0], [0.5, 3]])
+    plain, scaled = (
+        report.classification(probs, labels, title="t", costs=u * matrix, acts=["wait", "act", "ask"]).numbers
+        for u in (1.0, unit)
+    )
+    assert costs.cheapest(unit * matrix) == costs.cheapest(matrix)
+    assert len(costs.cheapest(matrix)) == 3
+    for name in ("best act[class 0]", "best act[class 1]"):
+        assert scaled[name] == plain[name]
+    assert plain["best act[class 0]"].value < 0.5
+    assert scaled["cost"].high == pytest.approx(unit * plain["cost"].high, rel=1e-12, abs=0)

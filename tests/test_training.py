@@ -351,3 +351,22 @@ def test_features_and_outputs_come_from_one_pass():
     seen, outputs = training.features_and_outputs(net, inputs, batch_size=2)
     assert np.array_equal(seen, training.features(net, inputs, batch_size=2))
     assert np.array_equal(outputs, training.predict_outputs(net, inputs, batch_size=2))
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_a_network_that_ends_in_a_softmax_is_not_trained_by_the_cross_entropy(precision):
+    net = torch.nn.Sequential(MLP(2, 3), torch.nn.Softmax(1)).to(precision)
+    inputs, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.tensor(inputs), torch.tensor(labels)), batch_size=10
+    )
+    for given in ((inputs, labels), (loader,)):
+        with pytest.raises(ValueError, match=r"model: expected logits, .* leave the softmax out"):
+            training.fit(net, *given, epochs=1)
+
+
+def test_one_row_of_logits_may_sum_to_one():
+    net = torch.nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        net.weight[:] = torch.eye(2)
+    training.fit(net, [[0.25, 0.75], [1.0, 2.0]], [0, 1], epochs=1)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from uqhelpers._checks import as_choice, as_distributions, as_flags, as_number, as_real
+from uqhelpers.features import power_of_two
 
 __all__ = [
     "Box",
@@ -381,8 +382,8 @@ def decide(credal, rule="maximality", utility=None):
         under at least one. Each keeps no more than the one before. ``"maximin"``:
         keep the acts with the best smallest expectation.
     utility : array, shape (A, C), optional
-        What each act is worth if each class is the true one. By default the acts
-        are to name a class, worth 1 if right.
+        What each act is worth if each class is the true one, in any unit. By
+        default the acts are to name a class, worth 1 if right.
 
     Returns
     -------
@@ -400,6 +401,7 @@ def decide(credal, rule="maximality", utility=None):
     utility = np.eye(classes) if naming else as_real(utility, "utility", ndim=2)
     if utility.shape[1] != classes:
         raise ValueError(f"utility: expected {classes} columns, one a class, got {utility.shape[1]}")
+    utility = utility / power_of_two(np.abs(utility).max())  # what counts as equal knows no unit
     if rule == "e-admissibility":
         if isinstance(credal, Box) and naming:
             return _can_be_the_largest(credal.lower, credal.upper)

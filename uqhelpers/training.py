@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 functional = torch.nn.functional
+FEW = 8  # inputs on which is seen whether a network puts out probabilities
 OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
@@ -153,9 +154,10 @@ def fit(
     Raises
     ------
     ValueError
-        If the network has no weights that can be trained, or the loss stops being
-        finite. Whatever fails, the network's weights, mode and device are those
-        with which it came.
+        If the network has no weights that can be trained, puts out probabilities
+        where the cross-entropy takes logits, or the loss stops being finite.
+        Whatever fails, the network's weights, mode and device are those with
+        which it came.
     """
     epochs = as_whole(epochs, "epochs")
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
@@ -299,15 +301,22 @@ def predict(model, inputs, batch_size=500):
 def probabilities(outputs, precision=torch.float32):
     """Class probabilities from a classifier's outputs, which must not be probabilities already."""
     outputs = torch.as_tensor(outputs).double()
-    rounding = min(16 * torch.finfo(precision).eps, 0.02)
     outputs = outputs[:, None] if outputs.ndim == 1 else outputs
     if outputs.shape[-1] == 1:  # a softmax of one logit would be 1 for everybody
         outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=-1)
-    elif outputs.min() >= 0 and (outputs.sum(-1) - 1).abs().max() < rounding:
+    elif are_probabilities(outputs, precision):
         raise ValueError(
             "model: expected logits, got rows that are probabilities already: leave the softmax out"
         )
     return outputs.softmax(-1).numpy()
+
+
+def are_probabilities(outputs, precision=None):
+    """Whether all rows sum to 1, within the rounding of a precision, by default their own."""
+    if not outputs.is_floating_point() or not len(outputs) or outputs.shape[-1] < 2:
+        return False
+    rounding = min(max(16 * torch.finfo(precision or outputs.dtype).eps, 1e-5), 0.02)
+    return bool(outputs.min() >= 0 and (outputs.sum(-1) - 1).abs().max() < rounding)
 
 
 def features(model, inputs, batch_size=500):
@@ -426,9 +435,16 @@ def _as_targets(targets, loss, length, inputs):
 
 
 def _classes(model, inputs):
-    """How many outputs the network has for the first input."""
+    """How many outputs the network has for the first input; they have to be logits."""
+    device = next(model.parameters()).device
     with evaluating(model), torch.no_grad():  # a batch of one must not disturb running averages
-        return model(inputs[:1].to(next(model.parameters()).device)).shape[-1]
+        outputs = model(inputs[:1].to(device))
+        # One row of logits may sum to 1 by chance; some more will not.
+        if are_probabilities(outputs) and are_probabilities(model(inputs[:FEW].to(device))):
+            raise ValueError(
+                "model: expected logits, got rows that are probabilities already: leave the softmax out"
+            )
+    return outputs.shape[-1]
 
 
 def _check_classes(targets, classes):

@@ -43,6 +43,8 @@ def k_center(features, batch, known=None, seed=0):
         known = as_real(known, "known", ndim=2)
         if known.shape[1] != features.shape[1]:
             raise ValueError(f"known: expected {features.shape[1]} features, got {known.shape[1]}")
+    features, known = _in_reach(features, known)
+    if known is not None:
         for centre in known:
             nearest = np.minimum(nearest, _squared(features, centre))
     chosen = []
@@ -53,6 +55,12 @@ def k_center(features, batch, known=None, seed=0):
         nearest = np.minimum(nearest, _squared(features, features[place]))
         nearest[place] = -np.inf
     return np.array(chosen)
+
+
+def _in_reach(features, known=None):
+    """Features in a unit in which squares stay inside float64: a power of two, which rounds nothing."""
+    unit = power_of_two(max(np.abs(part).max() for part in (features, known) if part is not None))
+    return features / unit, None if known is None else known / unit
 
 
 def _squared(features, centre):
@@ -122,7 +130,7 @@ def badge(probs, features, batch, seed=0):
     if len(features) != len(probs):
         raise ValueError(f"features: expected {len(probs)} rows, one an input, got {len(features)}")
     batch, rng = as_whole(batch, "batch", high=len(probs)), as_generator(seed)
-    features = features / power_of_two(np.abs(features).max())  # their squares stay numbers
+    features = _in_reach(features)[0]
     errors = probs - np.eye(probs.shape[1])[probs.argmax(axis=1)]
     lengths = np.square(errors).sum(axis=1) * np.square(features).sum(axis=1)
     free = np.ones(len(probs), bool)

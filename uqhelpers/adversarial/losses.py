@@ -4,7 +4,7 @@ from uqhelpers._checks import as_number, as_whole
 from uqhelpers._torch import as_module, torch
 from uqhelpers.adversarial.attacks import fgsm, pgd
 from uqhelpers.adversarial.spaces import Space, lengths
-from uqhelpers.adversarial.victims import as_inputs, as_problem, as_victim
+from uqhelpers.adversarial.victims import as_inputs, as_problem, as_victim, classes_of
 from uqhelpers.training import evaluating, seeded
 
 functional = torch.nn.functional
@@ -103,6 +103,7 @@ def virtual_adversarial_loss(model, inputs, epsilon, *, iterations=1, seed=0, bo
     epsilon, iterations = as_number(epsilon, "epsilon", low=0), as_whole(iterations, "iterations")
     seed = as_whole(seed, "seed", low=0)
     tensor = as_inputs(victim, inputs)
+    classes_of(victim, tensor)  # refuses what puts out no logits
     space = Space.of(tensor, bounds, mean, std)
     with seeded(seed):
         direction = _unit(torch.randn(tensor.shape).to(tensor))

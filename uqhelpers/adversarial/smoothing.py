@@ -11,7 +11,7 @@ from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.spaces import Space
 from uqhelpers.adversarial.sweeps import ANY_CLASS
-from uqhelpers.adversarial.victims import as_inputs, as_victim
+from uqhelpers.adversarial.victims import as_inputs, as_victim, classes_of
 from uqhelpers.batches import join
 
 ABSTAIN = -1
@@ -85,7 +85,7 @@ class Certificate:
         Raises
         ------
         ValueError
-            If the labels are not as many as the answers, or the radii no vector.
+            If the labels are no classes or not as many as the answers, or the radii no vector.
         """
         radii = as_real(np.atleast_1d(to_numpy(radii, "radii")), "radii", ndim=1)
         labels = as_labels(labels, ANY_CLASS, length=len(self.classes))
@@ -143,6 +143,7 @@ class Smoothed:
         draws, batch_size = as_whole(draws, "draws"), as_whole(batch_size, "batch_size")
         generator = torch.Generator().manual_seed(_stream(as_whole(seed, "seed", low=0)))
         tensor = as_inputs(self._victim, join(inputs))
+        classes_of(self._victim, tensor)  # refuses what puts out no logits
         scale = self.sigma / Space.of(tensor, None, self.mean, self.std).std
         found = []
         with self._victim.settled(), torch.inference_mode():

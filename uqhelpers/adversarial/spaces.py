@@ -56,7 +56,8 @@ class Space:
             return self.clipped(torch.minimum(torch.maximum(values, centre - reach), centre + reach))
         shift = (values - centre) * self.std
         length = lengths(shift)
-        return self.clipped(centre + shift * (epsilon / length.clamp(min=epsilon)) / self.std)
+        kept = torch.where(length > epsilon, epsilon / length, 1.0)
+        return self.clipped(centre + shift * kept / self.std)
 
     def step(self, gradient, size, norm):
         """The step of this size, in pixels, that gains most to first order."""

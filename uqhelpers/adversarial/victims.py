@@ -7,7 +7,7 @@ import numpy as np
 from uqhelpers._checks import as_labels, as_whole, to_numpy
 from uqhelpers._torch import torch
 from uqhelpers.dropout import CHANNELWISE, ELEMENTWISE, Masks, dropout_layers, dropout_on
-from uqhelpers.training import evaluating, seeded
+from uqhelpers.training import FEW, are_probabilities, evaluating, seeded
 
 nn = torch.nn
 
@@ -170,6 +170,10 @@ def as_problem(victim, inputs, labels, name="labels"):
 
 
 def classes_of(victim, tensor):
-    """How many classes the victim knows: one input is enough to see."""
+    """How many classes the victim knows; they have to come as logits: one input is enough to see."""
     with victim.settled(), torch.no_grad():
-        return victim.logits(tensor[:1], (0, 0)).shape[-1]
+        seen = victim.logits(tensor[:1], (0, 0))
+        # One row of logits may sum to 1 by chance; some more will not.
+        if are_probabilities(seen) and are_probabilities(victim.logits(tensor[:FEW], (0, 0))):
+            raise ValueError("model: expected logits, got rows that sum to 1: leave the softmax out")
+    return seen.shape[-1]

@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import expit, logit
 
 from uqhelpers import conformal
-from uqhelpers._checks import as_flags, as_generator, as_number, as_real, as_scores
+from uqhelpers._checks import as_flags, as_generator, as_number, as_own_scores, as_real, as_scores
 from uqhelpers.case_study.costs import as_limit
+from uqhelpers.metrics._common import alike
 
 __all__ = [
     "Ranks",
@@ -38,7 +39,8 @@ def online_p_values(past, stream, seed):
     past : array, shape (n,)
         Scores to begin with, of cases that nothing was fitted to.
     stream : array, shape (T,)
-        Scores in the order in which they become known.
+        Scores in the order in which they become known. Both are compared in the
+        coarser of their precisions.
     seed : int or numpy.random.Generator
         Places a score at random among those it ties with, itself included.
 
@@ -53,8 +55,9 @@ def online_p_values(past, stream, seed):
     Vovk, Gammerman and Shafer (2005), Algorithmic learning in a random world,
     theorem 8.2.
     """
+    past, stream = alike(as_own_scores(past, "past"), as_own_scores(stream, "stream"))
     ranks = Ranks(past, seed)
-    return np.array([ranks.add(score) for score in as_scores(stream, "stream").tolist()])
+    return np.array([ranks.add(score) for score in stream.tolist()])
 
 
 class Ranks:

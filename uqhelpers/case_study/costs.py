@@ -3,7 +3,7 @@
 import numpy as np
 
 from uqhelpers import conformal
-from uqhelpers._checks import as_flags, as_number, as_real, to_numpy
+from uqhelpers._checks import as_flags, as_number, as_own_real, as_real, to_numpy
 
 __all__ = ["cheapest", "cost_threshold", "expected_price", "price", "referral_limit", "referral_zone"]
 
@@ -42,7 +42,7 @@ def _prices(miss, needless):
 
 
 def _events(probs):
-    probs = as_real(probs, "probs", ndim=1)
+    probs = as_own_real(probs, "probs", ndim=1)
     if probs.min() < 0 or probs.max() > 1:
         raise ValueError(
             f"probs: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}"
@@ -103,7 +103,7 @@ def expected_price(probs, miss, needless):
         From 0 to ``miss * needless / (miss + needless)``.
     """
     miss, needless = _prices(miss, needless)
-    probs = _events(probs)
+    probs = _events(probs).astype(np.float64, copy=False)
     return np.minimum(probs * miss, (1 - probs) * needless)
 
 
@@ -172,7 +172,8 @@ def cheapest(probs, miss, needless, doubts=None, limit=np.inf):
     array of int, shape (N,)
     """
     probs = _events(probs)
-    acts = (probs >= cost_threshold(miss, needless)).astype(int)
+    # In their own precision: .7 in float32 lies below .7, and would not reach that threshold.
+    acts = (probs >= probs.dtype.type(cost_threshold(miss, needless))).astype(int)
     doubts = expected_price(probs, miss, needless) if doubts is None else as_real(doubts, "doubts", ndim=1)
     if len(doubts) != len(probs):
         raise ValueError(f"doubts: expected length {len(probs)}, got {len(doubts)}")

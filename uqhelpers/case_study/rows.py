@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uqhelpers._checks import as_generator, as_number, as_real, as_whole, to_numpy
+from uqhelpers.features import power_of_two
 
 __all__ = ["PARTS", "Rows", "cancer", "diabetes", "over_splits", "own_draw", "split"]
 
@@ -191,5 +192,6 @@ def over_splits(values, learned, judged, level=0.95):
         raise ValueError("level: expected a number below 1, got 1")
     ratio = as_whole(judged, "judged") / as_whole(learned, "learned")
     count = len(values)
-    error = np.sqrt((1 / count + ratio) * values.var(ddof=1))
+    unit = power_of_two(np.abs(values).max())  # squares of what is left stay inside float64
+    error = unit * np.sqrt((1 / count + ratio) * (values / unit).var(ddof=1))
     return float(values.mean()), float(t.ppf((1 + level) / 2, count - 1) * error)

@@ -15,7 +15,7 @@ from uqhelpers._checks import (
 )
 from uqhelpers.batches import gather
 from uqhelpers.conformal.ranks import as_level, as_weights, quantile
-from uqhelpers.metrics._common import blocks
+from uqhelpers.metrics._common import alike, blocks
 
 __all__ = ["SplitClassifier", "adaptive_scores", "lac_scores"]
 
@@ -169,6 +169,7 @@ class SplitClassifier:
         probs, labels = gather(probs, labels)
         probs = as_own_distributions(probs, "NC")
         labels = as_labels(labels, probs.shape[1], length=len(probs))
+        self._precision = probs.dtype
         if weights is not None and class_weights is not None:
             raise ValueError("weights: expected either these or class_weights, got both")
         self.classes_ = probs.shape[1]
@@ -292,7 +293,9 @@ class SplitClassifier:
 
     def _fill(self, sets, probs, limit):
         if self.score == "lac":
-            np.greater_equal(probs, np.negative(limit, dtype=np.float64), out=sets)
+            # In the coarser precision of the two: .7 in float32 lies below .7 in float64.
+            probs, least = alike(probs, np.negative(limit, dtype=np.float64).astype(self._precision))
+            np.greater_equal(probs, least, out=sets)
         elif np.ndim(limit) == 0 or limit.shape[1] == 1:
             self._fill_down(sets, probs.astype(np.float64), limit)
         else:

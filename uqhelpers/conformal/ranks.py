@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from uqhelpers._checks import as_generator, as_number, as_real, as_scores, as_whole, to_numpy
+from uqhelpers._checks import as_generator, as_number, as_own_scores, as_real, as_scores, as_whole, to_numpy
+from uqhelpers.metrics._common import alike
 
 __all__ = ["CoverageLaw", "coverage_law", "p_values", "quantile", "rank"]
 
@@ -140,7 +141,7 @@ def p_values(calibration, scores, seed=None):
     calibration : array, shape (n,)
         Scores of inputs that nothing was fitted to, higher for stranger.
     scores : array, shape (N,)
-        Scores of new inputs.
+        Scores of new inputs. Both are compared in the coarser of their precisions.
     seed : int or numpy.random.Generator, optional
         Break ties at random, the new score's own among them: the p-value of an
         exchangeable input is then exactly uniform on [0, 1]. By default it is
@@ -156,8 +157,8 @@ def p_values(calibration, scores, seed=None):
     Vovk, Gammerman and Shafer (2005); Bates et al. (2023), Testing for outliers
     with conformal p-values.
     """
-    calibration = np.sort(as_scores(calibration, "calibration"))
-    scores = as_scores(scores, "scores")
+    calibration, scores = alike(as_own_scores(calibration, "calibration"), as_own_scores(scores, "scores"))
+    calibration = np.sort(calibration)
     n = len(calibration)
     at_least = n - np.searchsorted(calibration, scores, side="left")
     if seed is None:

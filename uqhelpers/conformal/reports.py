@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_labels, as_number, as_real, to_numpy
+from uqhelpers._checks import as_labels, as_number, as_own_real, to_numpy
+from uqhelpers.metrics._common import alike
 
 __all__ = ["CoverageReport", "coverage_report", "covered", "set_sizes"]
 
@@ -48,7 +49,8 @@ def covered(sets, targets):
     sets : array of bool, shape (N, C), or array of float, shape (N, 2)
         Sets of classes, or lower and upper ends of intervals, both included.
     targets : array, shape (N,)
-        Classes or numbers.
+        Classes or numbers. Numbers are compared with the ends in the coarser of
+        their precisions.
 
     Returns
     -------
@@ -58,9 +60,10 @@ def covered(sets, targets):
     if sets.dtype == bool:
         labels = as_labels(targets, sets.shape[1], "targets", len(sets))
         return sets[np.arange(len(sets)), labels]
-    targets = as_real(targets, "targets", ndim=1)
+    targets = as_own_real(targets, "targets", ndim=1)
     if len(targets) != len(sets):
         raise ValueError(f"targets: expected {len(sets)}, one a set, got {len(targets)}")
+    sets, targets = alike(sets, targets)
     return (sets[:, 0] <= targets) & (targets <= sets[:, 1])
 
 

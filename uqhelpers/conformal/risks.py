@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_number, as_real
+from uqhelpers._checks import as_choice, as_number, as_own_real
 
 __all__ = ["RiskControl", "control_risk"]
 
@@ -70,10 +70,13 @@ def control_risk(losses, alpha, method="crc", delta=0.1, bound=1.0):
     et al. (2025), Learn then test, with the Hoeffding-Bentkus p-value of Bates
     et al. (2021); where all losses are 0 or ``bound``, the binomial tail.
     """
-    losses = as_real(losses, "losses", ndim=2)
+    losses = as_own_real(losses, "losses", ndim=2)
     bound = as_number(bound, "bound", low=0, open_low=True)
     alpha = as_number(alpha, "alpha", low=0, high=bound, open_low=True)
     as_choice(method, "method", ("crc", "ltt"))
+    # The bound .1 in float32 lies above .1: losses that reach it are brought to it.
+    most = losses.dtype.type(bound) if bound <= np.finfo(losses.dtype).max else np.inf
+    losses = np.where(losses == most, bound, losses.astype(np.float64))
     if losses.min() < 0 or losses.max() > bound:
         raise ValueError(
             f"losses: expected values in [0, {bound:g}], got {losses.min():.4g} to {losses.max():.4g}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from uqhelpers._checks import as_number, as_scores, as_whole
+from uqhelpers._checks import as_number, as_own_scores, as_scores, as_whole
 from uqhelpers.conformal.ranks import rank
+from uqhelpers.metrics._common import alike
 
 __all__ = ["AdaptiveConformal", "Stream"]
 
@@ -92,7 +93,7 @@ class AdaptiveConformal:
         scores : array, shape (T,)
             The scores of the true targets, as they come in.
         past : array, shape (n,)
-            Scores to begin with.
+            Scores to begin with. Both are compared in the coarser of their precisions.
         window : int, optional
             Only so many of the latest scores count; by default all, those of
             ``past`` included.
@@ -101,8 +102,8 @@ class AdaptiveConformal:
         -------
         Stream
         """
-        scores = as_scores(scores, "scores")
-        latest = deque(as_scores(past, "past").tolist())
+        scores, past = alike(as_own_scores(scores, "scores"), as_own_scores(past, "past"))
+        latest = deque(past.tolist())
         window = None if window is None else as_whole(window, "window")
         while window is not None and len(latest) > window:
             latest.popleft()

@@ -56,7 +56,8 @@ def predict(model, density, inputs, batch_size=500):
     ----------
     model : torch.nn.Module
         A classifier that puts out logits and ends in a ``torch.nn.Linear``;
-        left in the state in which it came.
+        left in the state in which it came. One logit alone is the log odds of
+        class 1.
     density : GaussianFeatureDensity
         Fitted to :func:`uqhelpers.training.features` of the training inputs.
     inputs : array, shape (N, ...), or a loader that keeps their order
@@ -75,6 +76,8 @@ def predict(model, density, inputs, batch_size=500):
         raise ValueError(f"density: expected a GaussianFeatureDensity, got {type(density).__name__}")
     density._check_fitted()
     values, logits = features_and_outputs(model, inputs, batch_size)
+    if logits.shape[1] == 1:  # a softmax of one logit would be 1 for everybody
+        logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
     probs = softmax(logits, axis=1)
     log_density = density.log_density(values)
     place = quantile(log_density, density._held_out) if density.calibrated else None

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_real
+from uqhelpers.features import power_of_two
 from uqhelpers.metrics import RegressionPrediction
 
 PROBABILISTIC = ("gaussian", "laplace")
@@ -103,9 +104,13 @@ def mixture_moments(locations, scales=None, likelihood="gaussian"):
     locations, scales = _members(locations, scales)
     factor = {"gaussian": 1.0, "laplace": 2.0}[as_choice(likelihood, "likelihood", PROBABILISTIC)]
     mean = locations.mean(axis=0)
-    epistemic = np.square(locations - mean).mean(axis=0)
-    aleatoric = np.zeros_like(mean) if scales is None else factor * np.square(scales).mean(axis=0)
-    return MixturePrediction(mean, *map(np.sqrt, (epistemic, aleatoric + epistemic, aleatoric)))
+    away, scales = locations - mean, np.zeros_like(locations) if scales is None else scales
+    # In a unit for each target, a power of two, squares stay inside float64, and nothing is rounded.
+    unit = power_of_two(np.maximum(np.abs(away), scales).max(axis=0))
+    epistemic = np.square(away / unit).mean(axis=0)
+    aleatoric = factor * np.square(scales / unit).mean(axis=0)
+    variances = epistemic, aleatoric + epistemic, aleatoric
+    return MixturePrediction(mean, *(np.sqrt(variance) * unit for variance in variances))
 
 
 def mixture_nll(locations, scales, targets, likelihood="gaussian"):

@@ -6,7 +6,7 @@ from uqhelpers._checks import as_choice, as_number, as_whole
 from uqhelpers._torch import torch
 from uqhelpers.evidential.dirichlet import decompose
 from uqhelpers.evidential.heads import expect_above, wide
-from uqhelpers.training import predict_outputs
+from uqhelpers.training import are_probabilities, predict_outputs
 
 __all__ = ["KINDS", "EvidentialLoss", "PriorNetworkLoss", "evidential_loss", "predict"]
 
@@ -173,7 +173,7 @@ def predict(model, inputs, batch_size=500):
             "model: expected concentrations above 0, shape (inputs, classes): does it end in a "
             f"DirichletHead? Got shape {alpha.shape}, least value {alpha.min():.4g}"
         )
-    _refuse_probabilities(alpha, "model")
+    _refuse_probabilities(alpha, "model", next(model.parameters()).dtype)
     return decompose(alpha)
 
 
@@ -185,9 +185,9 @@ def _kl(alpha, beta):
     return normalisers + moments.sum(dim=1)
 
 
-def _refuse_probabilities(alpha, name):
+def _refuse_probabilities(alpha, name, precision=None):
     """Rows that all sum to 1 are taken for a softmax's: those of a head, 1 + evidence, sum to at least C."""
-    if getattr(alpha, "ndim", 0) == 2 and len(alpha) and abs(alpha.sum(1) - 1).max() < 1e-5:
+    if getattr(alpha, "ndim", 0) == 2 and are_probabilities(torch.as_tensor(alpha), precision):
         raise ValueError(
             f"{name}: expected concentrations, got rows that sum to 1: leave the softmax out, and end in a "
             "DirichletHead (concentrations that do are taken by evidential_loss and decompose)"

@@ -76,17 +76,18 @@ def meaning_probs(log_probs, meanings):
     ValueError
         If the probabilities sum to more than 1: some answer is there twice.
     """
+    slack = 1e-2 if to_numpy(log_probs, "log_probs").dtype == np.float16 else 1e-4  # sums of rounded ones
     log_probs = _as_log_probs(log_probs)
     meanings = as_labels(meanings, np.iinfo(np.int64).max, "meanings", log_probs.shape[-1])
     total = np.exp(logsumexp(log_probs, axis=-1))
-    if total.max() > 1 + 1e-4:
+    if total.max() > 1 + slack:
         raise ValueError(
             f"log_probs: expected probabilities of different answers, got a sum of {total.max():.4g}: "
             "is an answer there twice?"
         )
     summed = np.zeros((*log_probs.shape[:-1], meanings.max() + 2))
     np.add.at(np.moveaxis(summed, -1, 0), meanings, np.moveaxis(np.exp(log_probs), -1, 0))
-    summed /= np.maximum(total, 1)[..., None]  # rounding in single precision
+    summed /= np.maximum(total, 1)[..., None]  # rounding in lower precision
     summed[..., -1] = np.maximum(1 - summed[..., :-1].sum(axis=-1), 0)
     return summed
 

@@ -104,7 +104,8 @@ class AbstentionPolicy:
     Attributes
     ----------
     threshold : float
-        The confidence above which an answer pays; at or below it, silence does. Below 0
+        The confidence above which an answer pays, in the precision of the confidences;
+        at or below it, silence does. Below 0
         where even a wrong answer beats silence.
     answer : array, shape (N,), bool
     expected : array, shape (N,), float64
@@ -147,4 +148,7 @@ def abstention_policy(confidence, *, right=1.0, wrong=0.0, silent=0.0):
     threshold = (silent - wrong) / (right - wrong)
     worth = wrong + (right - wrong) * confidence.astype(np.float64)
     answer = worth > silent
+    if confidence.dtype != np.float64:  # .6 in float32 lies above .6: the threshold has to be it, too
+        with np.errstate(over="ignore"):  # beyond the largest float16 is infinity, on the right side
+            answer = confidence > confidence.dtype.type(threshold)
     return AbstentionPolicy(threshold, answer, np.where(answer, worth, silent))

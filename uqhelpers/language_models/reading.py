@@ -47,7 +47,9 @@ class _Prefixes:
         tokens = torch.as_tensor(tokens, device=self.device)
         output = self.model(tokens, past_key_values=self.cache, use_cache=True)
         self.cache = output.past_key_values
-        self.logits = output.logits[:, -1].double() / self.temperature  # (rows, V)
+        logits = output.logits[:, -1].double()
+        # The largest is taken off first: divided by a small temperature it would be infinite.
+        self.logits = (logits - logits.max(dim=-1, keepdim=True).values) / self.temperature  # (rows, V)
 
     @property
     def next(self):

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_generator, as_number, as_real, as_whole
+from uqhelpers.features import power_of_two
 from uqhelpers.leaderboard.disentanglement import rank_correlation
 
 __all__ = ["Ranks", "agreement", "critical_difference", "difference", "pareto_front", "ranks"]
+
+
+def _below_one(value, name):
+    number = as_number(value, name, low=0, high=1, open_low=True)
+    if number == 1:
+        raise ValueError(f"{name}: expected a number below 1, got 1")
+    return number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,7 +62,8 @@ def critical_difference(methods, blocks, alpha=0.05):
     blocks : int
         In how many runs or data sets each of them was ranked.
     alpha : float
-        How often chance may bring about one difference as large, among all pairs.
+        How often chance may bring about one difference as large, among all pairs;
+        above 0 and below 1.
 
     Returns
     -------
@@ -69,7 +78,7 @@ def critical_difference(methods, blocks, alpha=0.05):
     from scipy.stats import studentized_range
 
     methods, blocks = as_whole(methods, "methods", low=2), as_whole(blocks, "blocks")
-    alpha = as_number(alpha, "alpha", low=0, high=1, open_low=True)
+    alpha = _below_one(alpha, "alpha")
     quantile = studentized_range.ppf(1 - alpha, methods, np.inf) / np.sqrt(2)
     return float(quantile * np.sqrt(methods * (methods + 1) / (6 * blocks)))
 
@@ -149,16 +158,15 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     """
     from scipy.stats import t
 
-    level = _as_level(level)
     first, second = (as_real(v, n, ndim=1) for v, n in ((first, "first"), (second, "second")))
     if first.shape != second.shape or len(first) < 2:
         raise ValueError(
             "second: expected as many seeds as in first, two or more, "
             f"got shapes {first.shape} and {second.shape}"
         )
+    level = _below_one(level, "level")
     gaps = first - second
-    variance = gaps.var(ddof=1) / len(gaps)
-    freedom = len(gaps) - 1.0
+    drawn = None
     if (first_resampled is None) != (second_resampled is None):
         raise ValueError("second_resampled: expected resampled figures of both methods or of none")
     if first_resampled is not None:
@@ -180,19 +188,16 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
             raise ValueError("first_resampled: expected two resamples or more, got 1")
         drawn = pair[0] - pair[1]
         drawn = drawn.mean(axis=0) if drawn.ndim == 2 else drawn
-        of_inputs = drawn.var(ddof=1)
+    # Squares of what is left in this unit, a power of two, stay inside float64.
+    unit = power_of_two(max(np.abs(part).max() for part in (gaps, drawn) if part is not None))
+    variance, freedom = (gaps / unit).var(ddof=1) / len(gaps), len(gaps) - 1.0
+    if drawn is not None:
+        of_inputs = (drawn / unit).var(ddof=1)
         if variance + of_inputs > 0:
             parts = variance**2 / freedom + of_inputs**2 / (len(drawn) - 1)
             freedom = (variance + of_inputs) ** 2 / parts
         variance += of_inputs
-    return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
-
-
-def _as_level(level):
-    level = as_number(level, "level", low=0, high=1, open_low=True)
-    if level == 1:
-        raise ValueError("level: expected a number below 1, got 1")
-    return level
+    return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance) * unit)
 
 
 def agreement(first, second, first_resampled, second_resampled, level=0.95, draws=1000, seed=0):
@@ -240,7 +245,7 @@ def agreement(first, second, first_resampled, second_resampled, level=0.95, draw
     for table, name in zip(tables, ("first", "second"), strict=True):
         if np.ptp(table.mean(axis=1)) == 0:
             raise ValueError(f"{name}: expected methods that differ, got the same mean for all of them")
-    level, rng, draws = _as_level(level), as_generator(seed), as_whole(draws, "draws")
+    level, rng, draws = _below_one(level, "level"), as_generator(seed), as_whole(draws, "draws")
 
     def again(table, inputs):
         seeds = rng.integers(table.shape[1], size=(draws, table.shape[1]))

@@ -5,6 +5,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from uqhelpers._checks import as_choice, as_real
+from uqhelpers.features import power_of_two
 
 KINDS = ("bulk", "tail", "mean")
 
@@ -82,7 +83,7 @@ def effective_sample_size(draws, kind="bulk"):
         edges = np.quantile(draws, [0.05, 0.95], axis=(0, 1))
         worth = [_worth(_halves((draws <= edge).astype(float))) for edge in edges]
         return _shaped(np.minimum(*worth), shape)
-    halves = _halves(draws)
+    halves = _halves(_in_units(draws)[0])
     return _shaped(_worth(_normal_scores(halves) if kind == "bulk" else halves), shape)
 
 
@@ -106,8 +107,8 @@ def monte_carlo_error(draws):
         As :func:`r_hat`.
     """
     checked, shape = _as_draws(draws)
-    std = checked.std(axis=(0, 1), ddof=1)
-    return _shaped(std / np.sqrt(_worth(_halves(checked))), shape)
+    scaled, unit = _in_units(checked)
+    return _shaped(scaled.std(axis=(0, 1), ddof=1) / np.sqrt(_worth(_halves(scaled))) * unit, shape)
 
 
 def _as_draws(draws):
@@ -116,6 +117,12 @@ def _as_draws(draws):
     if draws.ndim < 2 or draws.shape[1] < 4:
         raise ValueError(f"draws: expected shape (chains, at least 4 draws, ...), got {draws.shape}")
     return draws.reshape(*draws.shape[:2], -1), draws.shape[2:]
+
+
+def _in_units(draws):
+    """Each quantity in a unit of its own, a power of two: squares stay inside float64, nothing rounds."""
+    unit = power_of_two(np.abs(draws).max(axis=(0, 1)))
+    return draws / unit, unit
 
 
 def _shaped(values, shape):

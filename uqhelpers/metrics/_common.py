@@ -36,6 +36,13 @@ def in_precision_of(probs, values):
     return values.astype(probs.dtype, copy=False) if probs.dtype in (np.float16, np.float32) else values
 
 
+def alike(*arrays):
+    """Arrays in the coarsest type that is among them: .6 in float32 is another number than .6 in float64."""
+    coarsest = min((array.dtype for array in arrays), key=lambda kind: kind.itemsize)
+    with np.errstate(over="ignore"):  # beyond its largest number is infinity, on the right side
+        return [array.astype(coarsest, copy=False) for array in arrays]
+
+
 def largest(rows):
     """The largest value of each row."""
     if rows.shape[1] > NARROW:

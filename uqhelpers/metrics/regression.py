@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_own_real, as_real
+from uqhelpers.metrics._common import alike
 
 __all__ = [
     "RegressionCalibration",
@@ -135,17 +136,10 @@ def _interval(lower, upper):
     lower, upper = as_own_real(lower, "lower"), as_own_real(upper, "upper")
     if lower.shape != upper.shape:
         raise ValueError(f"upper: expected the shape of lower, {lower.shape}, got {upper.shape}")
-    low, high = _alike(lower, upper)
+    low, high = alike(lower, upper)
     if (low > high).any():
         raise ValueError("upper: expected no upper end below the lower end of its interval")
     return lower, upper
-
-
-def _alike(*arrays):
-    """Arrays in the coarsest type that is among them: .6 in float32 is another number than .6 in float64."""
-    coarsest = min((array.dtype for array in arrays), key=lambda kind: kind.itemsize)
-    with np.errstate(over="ignore"):  # beyond its largest number is infinity, on the right side
-        return [array.astype(coarsest, copy=False) for array in arrays]
 
 
 def interval_coverage(lower, upper, y):
@@ -179,7 +173,7 @@ def interval_coverage(lower, upper, y):
     y = as_own_real(y, "y")
     if y.shape != lower.shape:
         raise ValueError(f"y: expected the shape of the intervals, {lower.shape}, got {y.shape}")
-    lower, upper, y = _alike(lower, upper, y)
+    lower, upper, y = alike(lower, upper, y)
     return float(((lower <= y) & (y <= upper)).mean())
 
 

@@ -34,6 +34,11 @@ def fit_temperature(logits, labels, low=0.01, high=100.0):
         The temperature, from ``low`` to ``high``. Above 1 the model was
         over-confident.
 
+    Raises
+    ------
+    ValueError
+        If the logits are probabilities. Their logarithms are logits.
+
     Warns
     -----
     RuntimeWarning
@@ -48,6 +53,10 @@ def fit_temperature(logits, labels, low=0.01, high=100.0):
     """
     logits = as_real(logits, "logits", ndim=2)
     labels = as_labels(labels, logits.shape[1], length=len(logits))
+    if logits.shape[1] > 1 and logits.min() >= 0 and np.abs(logits.sum(axis=1) - 1).max() < 1e-6:
+        raise ValueError(
+            "logits: expected logits, got rows that sum to 1: are these probabilities? Take their logarithms"
+        )
     low = as_number(low, "low", low=0.0, open_low=True)
     high = as_number(high, "high", low=low, open_low=True)
     scale = float(np.abs(logits).max()) or 1.0  # with logits in [-1, 1], nothing below can overflow

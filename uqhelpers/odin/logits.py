@@ -83,13 +83,20 @@ def energy_score(logits, temperature=1.0):
     Raises
     ------
     ValueError
-        If the temperature is so high that the logits are lost beside it.
+        If the temperature is so high that the logits are lost beside it, or the
+        logits are logarithms of probabilities: their energy at temperature 1 is 0,
+        whatever they say.
 
     References
     ----------
     Liu et al. (2020), Energy-based out-of-distribution detection, eq. 4.
     """
     logits = _as_logits(logits)
+    if np.abs(logsumexp(logits, axis=1)).max() < 1e-6:
+        raise ValueError(
+            "logits: expected logits, got rows whose exponentials sum to 1: are these log probabilities? "
+            "What the energy looks at is gone from them"
+        )
     temperature, behind = _behind(logits, temperature)
     return -logits.max(axis=1) - temperature * logsumexp(behind, axis=1)
 

@@ -9,7 +9,7 @@ from uqhelpers._torch import torch
 from uqhelpers.batches import is_loader
 from uqhelpers.metrics import auroc, fpr95
 from uqhelpers.odin.logits import softmax_score
-from uqhelpers.training import as_inputs, evaluating
+from uqhelpers.training import are_probabilities, as_inputs, evaluating
 
 nn = torch.nn
 
@@ -280,6 +280,6 @@ def _checked(outputs, length):
         got = tuple(outputs.shape) if torch.is_tensor(outputs) else type(outputs).__name__
         raise ValueError(f"model: expected logits of shape ({length}, at least 2 classes), got {got}")
     seen = outputs.detach()
-    if seen.min() >= 0 and (seen.sum(1) - 1).abs().max() < 1e-5:
+    if are_probabilities(seen):
         raise ValueError("model: expected logits, got rows that sum to 1: leave the softmax out")
     return outputs

@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from uqhelpers._checks import as_real
+from uqhelpers.features import power_of_two
 from uqhelpers.metrics._common import blocks
 from uqhelpers.report.arguments import as_names
 from uqhelpers.report.intervals import mean_of_few, share
 
-EQUAL = 1e-12
+EQUAL = 1e-12  # of the largest cost, or of a probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,7 @@ def cheapest(matrix):
     Expected costs are straight lines in that probability; the cheapest acts are
     their lower envelope, which bends where two of them cross.
     """
+    matrix = matrix / power_of_two(np.abs(matrix).max())  # what counts as equal knows no unit
     start, slope = matrix[:, 0], matrix[:, 1] - matrix[:, 0]
     act, here, spans = int(np.lexsort((slope, start))[0]), 0.0, []
     while True:
@@ -118,13 +120,17 @@ def figures(bill, labels, level):
 
 def met(bill, labels, class_names, level):
     """For each class the share of its inputs that got an act which is the cheapest for it."""
-    best = bill.matrix[bill.chosen, labels] <= bill.matrix.min(axis=0)[labels] + EQUAL
+    best = bill.matrix[bill.chosen, labels] <= bill.matrix.min(axis=0)[labels] + _slack(bill)
     counts, hits = np.bincount(labels, minlength=len(class_names)), np.bincount(labels[best])
     hits = np.pad(hits, (0, len(class_names) - len(hits)))
     return {
         f"best act[{name}]": share(hit, count, level)
         for name, hit, count in zip(class_names, hits, counts, strict=True)
     }
+
+
+def _slack(bill):
+    return EQUAL * power_of_two(np.abs(bill.matrix).max())
 
 
 def possible_acts(bill):
@@ -165,7 +171,7 @@ def unseen(bill, labels, level):
         rate = 1 - ((1 - level) / 2) ** (1 / count)
         for act in sorted(possible):
             cost = bill.matrix[act, true]
-            if not made[act, true] and cost > max(paid, bill.matrix[:, true].min()) + EQUAL:
+            if not made[act, true] and cost > max(paid, bill.matrix[:, true].min()) + _slack(bill):
                 found.append(
                     Unseen(act, true, count, rate, float(rate * (cost - paid) * count / len(labels)))
                 )

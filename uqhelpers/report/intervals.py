@@ -3,6 +3,7 @@
 import numpy as np
 
 from uqhelpers import metrics
+from uqhelpers.features import power_of_two
 from uqhelpers.metrics._common import tie_groups
 from uqhelpers.report.card import Number
 
@@ -26,7 +27,10 @@ def mean(values, level):
 
     count = len(values)
     with np.errstate(invalid="ignore", over="ignore"):
-        centre, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if count > 1 else np.nan
+        unit = power_of_two(np.abs(values).max())  # squares of what is left stay inside float64
+        centre, spread = float(np.mean(values)), np.nan
+        if count > 1:
+            spread = float(np.std(values / unit, ddof=1) * unit)
     if not (np.isfinite(centre) and np.isfinite(spread)):
         return Number(centre)
     reach = float(t.ppf((1 + level) / 2, count - 1)) * spread / count**0.5
@@ -67,8 +71,9 @@ def mean_of_few(values, possible, level):
 
 def root_mean_square(errors, level):
     """The root of the mean square; the interval is Student's for the logarithm of the mean square."""
-    square = mean(np.square(errors), level)
-    value = square.value**0.5
+    unit = float(power_of_two(np.abs(errors).max()))
+    square = mean(np.square(errors / unit), level)
+    value = square.value**0.5 * unit
     if square.low is None or square.value == 0:
         return Number(value)
     reach = np.exp((square.high - square.value) / square.value / 2)

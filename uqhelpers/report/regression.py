@@ -6,6 +6,7 @@ import numpy as np
 
 from uqhelpers import metrics
 from uqhelpers._checks import as_own_real, as_whole
+from uqhelpers.metrics._common import alike
 from uqhelpers.plots.canvas import as_column
 from uqhelpers.report import intervals, limits, subgroups
 from uqhelpers.report.arguments import as_date, as_details, as_sentence
@@ -231,8 +232,7 @@ def of_intervals(ends, targets, promised, level):
     """Which targets were missed; coverage, width, and the proper score that weighs both."""
     lower, upper = ends
     # All are compared in the coarsest precision among them, as metrics.interval_coverage does.
-    coarsest = min((lower.dtype, upper.dtype, targets.dtype), key=lambda kind: kind.itemsize)
-    low, high, truth = (array.astype(coarsest, copy=False) for array in (lower, upper, targets))
+    low, high, truth = alike(lower, upper, targets)
     missed = (truth < low) | (truth > high)
     low, high = lower.astype(np.float64), upper.astype(np.float64)
     outside = np.maximum(low - targets, 0) + np.maximum(targets - high, 0)
