@@ -226,7 +226,7 @@ def _from_loader(model, loader, targets, loss, epochs, batch_size, seed, device)
         for some, wanted in batches.pairs(loader):
             some = as_inputs(some, model)
             wanted = _as_targets(wanted, loss, len(some), some)
-            some, wanted = some.to(device), wanted.to(device)
+            some, wanted = some.to(device, copy=True), wanted.to(device)
             if loss == "cross_entropy":
                 classes = classes or _classes(model, some)
                 _check_classes(wanted, classes)
@@ -374,7 +374,7 @@ def inputs_of(layer):
 def last_linear(model, inputs):
     """The name of the linear layer whose output, one vector an input, is the model's output."""
     with evaluating(model), torch.no_grad(), _linear_layers(model) as ran:
-        return _last(model, ran, model(inputs[:1].to(next(model.parameters()).device)))
+        return _last(model, ran, model(inputs[:1].to(next(model.parameters()).device, copy=True)))
 
 
 @contextlib.contextmanager
@@ -428,7 +428,7 @@ def _as_targets(targets, loss, length, inputs):
 def _classes(model, inputs):
     """How many outputs the network has for the first input."""
     with evaluating(model), torch.no_grad():  # a batch of one must not disturb running averages
-        return model(inputs[:1].to(next(model.parameters()).device)).shape[-1]
+        return model(inputs[:1].to(next(model.parameters()).device, copy=True)).shape[-1]
 
 
 def _check_classes(targets, classes):

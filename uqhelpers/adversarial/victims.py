@@ -54,7 +54,7 @@ class Networks:
 
     def outputs(self, part, draw):
         """Logits of shape (S, N, C) of one batch; ``draw`` says which random numbers, if there are any."""
-        return torch.stack([network(part) for network in self.networks])
+        return torch.stack([network(part.clone()) for network in self.networks])  # some work in place
 
     def logits(self, part, draw):
         """The same, checked."""
@@ -81,7 +81,7 @@ class Function(Networks):
         self.dtype, self.device = torch.float32, torch.device("cpu")
 
     def outputs(self, part, draw):
-        found = self.function(part)
+        found = self.function(part.clone())
         if not torch.is_tensor(found) or found.ndim not in (2, 3):
             came = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
             raise ValueError(
@@ -121,7 +121,7 @@ class Thinned(Networks):
         hook = self._hook(masks, len(part))
         handles = [layer.register_forward_hook(hook) for layer in self.layers]
         try:
-            found = self.networks[0](given)
+            found = self.networks[0](given.clone())
         finally:
             for handle in handles:
                 handle.remove()
@@ -145,7 +145,7 @@ class Thinned(Networks):
         for number in range(self.passes):
             key = np.random.SeedSequence((OWN + self.seed, *draw, number)).generate_state(1)[0]
             with dropout_on(network), seeded(int(key)):
-                found.append(network(part))
+                found.append(network(part.clone()))
         return torch.stack(found)
 
 

@@ -149,19 +149,26 @@ def recompute_batch_norm(network, inputs, batch_size=500):
     batch_size : int
         Inputs at a time; batches weigh the same.
 
+    Raises
+    ------
+    ValueError
+        If there is one input only, which has no spread. Whatever fails, the
+        averages are then those that were there.
+
     References
     ----------
     Izmailov et al. (2018), Averaging weights leads to wider optima and better
     generalization, section 3.2.
     """
     batch_size = as_whole(batch_size, "batch_size")
-    layers = [module for module in network.modules() if isinstance(module, BATCH_NORM)]
+    layers = [module for module in as_module(network, "network").modules() if isinstance(module, BATCH_NORM)]
     if not layers:
         return
     tensor = as_inputs(inputs, network)
     device = next(network.parameters()).device
     modes = {module: module.training for module in network.modules()}
     momenta = {layer: layer.momentum for layer in layers}
+    buffers = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers()]
     try:
         network.eval()
         for layer in layers:
@@ -171,7 +178,11 @@ def recompute_batch_norm(network, inputs, batch_size=500):
         with torch.no_grad():
             # Batches of nearly one size: a rest of one input has no variance to speak of.
             for batch in tensor.chunk(max(1, round(len(tensor) / batch_size))):
-                network(batch.to(device))
+                network(batch.to(device, copy=True))
+    except BaseException:
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        raise
     finally:
         for module, mode in modes.items():
             module.training = mode
