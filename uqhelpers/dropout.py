@@ -134,7 +134,9 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
     seed, masks = as_whole(seed, "seed", low=0), as_choice(masks, "masks", MASKS)
     inputs = as_inputs(inputs, model)
     device = next(model.parameters()).device
-    _try_few(model, layers, inputs[: _fewest(model)].to(device), masks)
+    strange = try_few(model, layers, few := inputs[: fewest(model)].to(device))
+    if masks != "independent" and strange:
+        _refuse_axis(masks, len(few), strange[0])
     network = _cut(model, layers)
     if network is None and masks != "independent":
         raise ValueError(
@@ -186,15 +188,15 @@ class _Watch(torch.overrides.TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _fewest(model):
+def fewest(model):
     """How many inputs a network needs: two where batch normalisation always uses the batch, else one."""
     batchwise = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     norms = [layer for layer in model.modules() if isinstance(layer, batchwise)]
     return 2 if any(layer.running_mean is None for layer in norms) else 1
 
 
-def _try_few(model, layers, few, masks):
-    """Run as few inputs as it needs, dropout on, and refuse what would be sampled wrongly without a word."""
+def try_few(model, layers, few):
+    """Run some inputs, dropout on: refuse what would stay off; return first axes that are not the inputs'."""
     lengths = []
     hook = lambda _, arguments: lengths.append(len(arguments[0]))  # noqa: E731
     shareable = [layer for layer in layers if type(layer) in ELEMENTWISE + CHANNELWISE]
@@ -210,9 +212,7 @@ def _try_few(model, layers, few, masks):
             "model: expected dropout in layers only, got torch.nn.functional.dropout as well, which cannot "
             "be switched on from outside: make it a torch.nn.Dropout"
         )
-    strange = [length for length in lengths if length != len(few)]
-    if masks != "independent" and strange:
-        _refuse_axis(masks, len(few), strange[0])
+    return [length for length in lengths if length != len(few)]
 
 
 def _refuse_axis(masks, inputs, length):
