@@ -551,3 +551,10 @@ def test_a_network_without_a_head_is_told_so():
         evidential.predict_regression(plain, inputs)
     with pytest.raises(ValueError, match="DirichletHead"):
         training.fit(plain, inputs, blobs()[1], epochs=1, loss=EvidentialLoss())
+
+
+def test_what_is_decomposed_may_change_afterwards():
+    alpha = np.ones((2, 3))
+    found = evidential.decompose(alpha)
+    alpha[:] = 9
+    assert found.alpha.tolist() == np.ones((2, 3)).tolist()

@@ -147,6 +147,7 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     from scipy.stats import t
 
     first, second = (as_real(v, n, ndim=1) for v, n in ((first, "first"), (second, "second")))
+    level = _as_level(level)
     if first.shape != second.shape or len(first) < 2:
         raise ValueError(
             "second: expected as many seeds as in first, two or more, "
@@ -177,6 +178,13 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
             freedom = (variance + of_inputs) ** 2 / parts
         variance += of_inputs
     return float(gaps.mean()), float(t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
+
+
+def _as_level(level):
+    level = as_number(level, "level", low=0, high=1, open_low=True)
+    if level == 1:
+        raise ValueError("level: expected a number below 1, got 1")
+    return level
 
 
 def agreement(first, second, first_resampled, second_resampled, level=0.95, draws=1000, seed=0):
@@ -220,7 +228,7 @@ def agreement(first, second, first_resampled, second_resampled, level=0.95, draw
             "second: expected figures of the same three methods or more, got "
             + ", ".join(str(part.shape) for part in (*tables, *drawn))
         )
-    rng, draws = as_generator(seed), as_whole(draws, "draws")
+    rng, draws, level = as_generator(seed), as_whole(draws, "draws"), _as_level(level)
 
     def again(table, inputs):
         seeds = rng.integers(table.shape[1], size=(draws, table.shape[1]))
