@@ -908,3 +908,71 @@ def test_a_certificate_is_judged_by_classes(labels):
     certificate = adversarial.Certificate(np.array([0, -1, 1]), np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match=r"^labels: expected"):
         certificate.certified_accuracy(labels, 0.1)
+
+
+# --- what once went wrong in silence ----------------------------------------------------------------------
+
+
+class Tokens(nn.Module):
+    """Several tokens an input; dropout meets them folded into the inputs, or before the inputs."""
+
+    def __init__(self, order):
+        super().__init__()
+        self.embed, self.dropout, self.out = nn.Linear(4, 16), nn.Dropout(0.5), nn.Linear(16, 3)
+        self.order = order
+
+    def forward(self, x):  # (N, T, 4)
+        if self.order == "folded":
+            h = self.dropout(self.embed(x.flatten(0, 1)))
+            return self.out(h).unflatten(0, (len(x), x.shape[1])).mean(1)
+        h = self.out(self.dropout(self.embed(x.transpose(0, 1))))
+        return h[-1] if self.order == "last" else h.mean(0)
+
+
+@pytest.mark.parametrize("order", ["folded", "last", "mean"])
+@pytest.mark.parametrize("tokens", [5, 7])  # as many as there are inputs, or more
+def test_every_pass_has_masks_of_its_own_where_dropout_meets_tokens(order, tokens):
+    with training.seeded(0):
+        net, tensor = Tokens(order), torch.randn(5, tokens, 4)
+    victim = victims.as_victim(net, passes=400)
+    with victim.settled(), torch.no_grad():
+        found = victim.logits(tensor, (0, 0)).double().numpy()
+    sampled = mc_dropout.sample_outputs(net, tensor, passes=400)
+    assert found.std(axis=0) == pytest.approx(sampled.std(axis=0), rel=0.25)
+    spread = np.sqrt((found.var(axis=0) + sampled.var(axis=0)) / 400)
+    assert (np.abs(found.mean(axis=0) - sampled.mean(axis=0)) < 5 * spread).all()
+
+
+class Halves(nn.Module):
+    """A layer drops, and so does a call of the function."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.dropout, self.out = nn.Linear(4, 16), nn.Dropout(0.5), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.out(self.dropout(nn.functional.dropout(self.embed(x), 0.5, self.training)))
+
+
+def test_dropout_as_a_function_is_refused_and_not_attacked_by_half():
+    inputs = np.zeros((4, 4), np.float32)
+    with pytest.raises(ValueError, match="model: expected dropout in layers only"):
+        adversarial.fgsm(Halves(), inputs, [0, 1, 2, 0], 0.1, passes=3)
+    assert adversarial.fgsm(Halves(), inputs, [0, 1, 2, 0], 0.1).shape == (4, 4)
+
+
+def test_one_seed_smooths_alike_whatever_the_batch_size():
+    with training.seeded(0):
+        smoothed = adversarial.Smoothed(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), 1.0)
+    inputs = np.random.default_rng(0).random((3, 3, 3))
+    expected = smoothed.counts(inputs, 1100)
+    for batch_size in (7, 100, 999, 5000):
+        assert np.array_equal(smoothed.counts(inputs, 1100, batch_size=batch_size), expected)
+    assert not np.array_equal(smoothed.counts(inputs, 1100, seed=1), expected)
+
+
+def test_the_labels_of_a_sweep_are_its_own():
+    labels = np.arange(3)
+    found = adversarial.sweep(lambda x, y, e: x, lambda x: np.eye(3), np.zeros((3, 2)), labels, [0.0, 0.1])
+    labels[:] = 0
+    assert found.accuracy.tolist() == [1, 1]

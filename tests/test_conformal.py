@@ -618,3 +618,90 @@ def test_losses_in_single_precision_reach_their_bound_and_do_not_exceed_it():
         wide = conformal.control_risk(losses, 0.05, method, bound=0.1)
         narrow = conformal.control_risk(losses.astype(np.float32), 0.05, method, bound=0.1)
         assert np.array_equal(narrow.evidence, wide.evidence)
+
+
+# --- what fails half-way, what has no effect, what is not the caller's any more ----------------------------
+
+
+def calibration(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.ones(3), n), rng.integers(0, 3, n), rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"class_weights": np.ones(9)},
+        {"class_weights": np.ones(3), "weights": np.ones(60)},
+        {"weights": np.ones(3)},
+        {"weights": -np.ones(60)},
+        {"groups": np.zeros(60)},
+    ],
+)
+@pytest.mark.parametrize(
+    "before", [{}, {"weights": np.arange(60.0)}, {"class_weights": np.array([1, 2, 3.0])}]
+)
+def test_a_classifier_that_cannot_be_fitted_again_stays_what_it_was(bad, before):
+    probs, labels, _ = calibration()
+    more = {"weights": np.ones(60)} if "weights" in before else {}
+    classifier = conformal.SplitClassifier("aps").fit(probs, labels, **before)
+    sets, threshold = classifier.predict(probs, **more), classifier.threshold_
+    with pytest.raises(ValueError, match=r"weights|groups"):
+        classifier.fit(probs[::-1], labels, **bad)
+    assert np.array_equal(classifier.predict(probs, **more), sets)
+    assert classifier.threshold_ == threshold
+    new = conformal.SplitClassifier()
+    with pytest.raises(ValueError, match=r"weights|groups"):
+        new.fit(probs, labels, **bad)
+    with pytest.raises(ValueError, match="predict: expected a fitted classifier"):
+        new.predict(probs)
+
+
+@pytest.mark.parametrize("before", [None, np.arange(60.0)])
+def test_a_regressor_that_cannot_be_fitted_again_stays_what_it_was(before):
+    _, _, y = calibration()
+    more = {} if before is None else {"weights": np.ones(60)}
+    regressor = conformal.SplitRegressor().fit(np.zeros(60), y, weights=before)
+    ends = regressor.predict(np.zeros(60), **more)
+    with pytest.raises(ValueError, match="weights: expected length 60, got 3"):
+        regressor.fit(np.zeros(60), 100 * y, weights=np.ones(3))
+    assert np.array_equal(regressor.predict(np.zeros(60), **more), ends)
+    new = conformal.SplitRegressor()
+    with pytest.raises(ValueError, match="weights: expected length 60, got 3"):
+        new.fit(np.zeros(60), y, weights=np.ones(3))
+    with pytest.raises(ValueError, match="predict: expected a fitted regressor"):
+        new.predict(np.zeros(60))
+
+
+def test_weights_may_change_after_the_fit():
+    probs, labels, y = calibration()
+    weights, by_class = np.arange(60.0), np.array([1.0, 2.0, 3.0])
+    fitted = [
+        conformal.SplitRegressor().fit(np.zeros(60), y, weights=weights),
+        conformal.SplitClassifier().fit(probs, labels, weights=weights),
+        conformal.SplitClassifier().fit(probs, labels, class_weights=by_class),
+    ]
+    asked = [
+        lambda: fitted[0].predict(np.zeros(60), weights=np.ones(60)),
+        lambda: fitted[1].predict(probs, weights=np.ones(60)),
+        lambda: fitted[2].predict(probs),
+    ]
+    before = [ask() for ask in asked]
+    weights[:], by_class[:] = (y > 1) + 1e-9, [1e6, 1.0, 1e-6]
+    for ask, found in zip(asked, before, strict=True):
+        assert np.array_equal(ask(), found)
+
+
+@pytest.mark.parametrize("score", ["lac", "aps"])
+@pytest.mark.parametrize("options", [{"penalty": 0.5}, {"free": 0}])
+def test_the_penalty_of_long_sets_is_refused_where_it_has_no_effect(score, options):
+    with pytest.raises(ValueError, match=f"has no effect on the score '{score}'"):
+        conformal.SplitClassifier(score, **options)
+    assert conformal.SplitClassifier("raps", **options)
+
+
+def test_a_confidence_is_refused_where_only_the_mean_is_controlled():
+    losses = np.zeros((30, 2))
+    with pytest.raises(ValueError, match=r'delta: has no effect on the method "crc", got 0\.01'):
+        conformal.control_risk(losses, 0.1, delta=0.01)
+    assert conformal.control_risk(losses, 0.1, "crc", delta=0.1).index == 0

@@ -1131,3 +1131,63 @@ def test_the_moments_of_a_mixture_come_in_the_unit_of_the_members(unit):
         scaled = de.mixture_moments(units * locations, None if given is None else units * given, "laplace")
         for name in ("mean", "epistemic", "total", "aleatoric"):
             assert np.array_equal(getattr(scaled, name), units * getattr(plain, name)), name
+
+
+# --- what fails half-way, and what is not the caller's any more ----------------------------------------
+
+
+def normalised_network():
+    with training.seeded(0):
+        network = nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
+    network[1].running_mean.fill_(5.0)
+    network[1].running_var.fill_(3.0)
+    return network
+
+
+@pytest.mark.parametrize("inputs", [np.ones((9, 3), np.float32), np.ones((1, 2), np.float32)])
+def test_averages_that_cannot_be_recomputed_stay_what_they_were(inputs):
+    network = normalised_network().train()
+    with pytest.raises((RuntimeError, ValueError)):
+        de.recompute_batch_norm(network, inputs)
+    assert network[1].running_mean.tolist() == [5.0] * 6
+    assert network[1].running_var.tolist() == [3.0] * 6
+    assert network[1].num_batches_tracked == 0
+    assert network.training
+    assert network[1].momentum == 0.1
+    with pytest.raises(ValueError, match=r"network: expected a torch\.nn\.Module, got str"):
+        de.recompute_batch_norm("net", inputs)
+
+
+def test_a_walk_that_is_interrupted_leaves_no_snapshots(moons, monkeypatch):
+    swag = de.Swag(small_network())
+    walked, fit = [], training.fit
+
+    def impatient(*arguments, **options):
+        walked.append(1)
+        if len(walked) == 3:
+            raise KeyboardInterrupt
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(training, "fit", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        swag.fit(*moons, epochs=5, device="cpu", progress=False)
+    assert swag.snapshots == 0
+    with pytest.raises(ValueError, match="expected at least 2 snapshot"):
+        swag.sample(moons[0])
+    with pytest.raises(ValueError, match=r"network: expected a torch\.nn\.Module, got str"):
+        swag.collect("net")
+
+
+def test_what_a_walk_was_fitted_to_may_change_afterwards(moons):
+    x, y = np.array(moons[0]), moons[1]
+    swag = de.Swag(normalised_network()).fit(x, y, epochs=2, device="cpu", progress=False)
+    before = swag.sample(moons[0], samples=2)
+    x[:] = 1e6
+    assert np.array_equal(swag.sample(moons[0], samples=2), before)
+
+
+def test_strengths_of_an_attack_are_kept_as_they_came():
+    epsilon = np.array([0.1, 0.2])
+    ensemble = de.RegressionEnsemble(adversarial="gradient_sign", epsilon=epsilon)
+    epsilon[:] = 99
+    assert ensemble.epsilon.tolist() == [0.1, 0.2]

@@ -561,3 +561,10 @@ def test_a_softmax_in_half_precision_is_no_dirichlet_either(precision):
         evidential.predict(net, blobs()[0])
     with pytest.raises(ValueError, match="alpha: expected concentrations, got rows that sum to 1"):
         EvidentialLoss()(net(torch.tensor(blobs()[0]).to(precision)), torch.tensor(blobs()[1]))
+
+
+def test_what_is_decomposed_may_change_afterwards():
+    alpha = np.ones((2, 3))
+    found = evidential.decompose(alpha)
+    alpha[:] = 9
+    assert found.alpha.tolist() == np.ones((2, 3)).tolist()

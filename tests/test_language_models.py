@@ -591,3 +591,81 @@ def test_the_coldest_temperature_draws_the_likeliest_tokens(model):
     )
     assert np.array_equal(cold.tokens, cool.tokens)
     assert cold.log_probs == pytest.approx(np.zeros((2, 4)), abs=1e-6)
+
+
+# --- several models, dropout, frozen layers ----------------------------------------------------------------
+
+
+class Dropping(TinyTransformer):
+    """Drops what the output layer sees."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def hidden(self, input_ids, past=None):
+        return self.dropout(super().hidden(input_ids, past))
+
+
+LINES = np.tile([[2, 3]], (20, 1)), np.tile([[4, END]], (20, 1))
+
+
+def few(kind=TinyTransformer, models=2):
+    with training.seeded(0):
+        return [kind(V, length=4, width=8, heads=2) for _ in range(models)]
+
+
+def short(models, **options):
+    return language_models.fit(models, *LINES, END, **{"epochs": 3, "progress": False} | options)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("mode", [False, True])
+def test_dropout_drops_in_training_whatever_the_mode_and_the_number_of_models(several, mode):
+    def losses(kind, rate, seed=0):
+        group = few(kind)
+        for model in group:
+            model.train(mode)
+            if rate is not None:
+                model.dropout.p = rate
+        return short(group if several else group[0], seed=seed).loss
+
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    dropped = losses(Dropping, 0.5)
+    assert torch.equal(torch.rand(3), expected)  # the global generator stands where it stood
+    assert np.array_equal(dropped, losses(Dropping, 0.5))
+    assert not np.allclose(dropped, losses(Dropping, 0.0))
+    assert np.allclose(losses(Dropping, 0.0), losses(TinyTransformer, None), atol=1e-6)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_frozen_layer_is_not_trained(several):
+    group = few()
+    for model in group:
+        model.tokens.weight.requires_grad_(False)
+    before = [(model.tokens.weight.clone(), model.places.weight.clone()) for model in group]
+    short(group if several else group[0])
+    for model, (tokens, places) in list(zip(group, before, strict=True))[: 2 if several else 1]:
+        assert torch.equal(model.tokens.weight, tokens)
+        assert not model.tokens.weight.requires_grad
+        assert not torch.equal(model.places.weight, places)
+    group[0].requires_grad_(False)
+    with pytest.raises(ValueError, match="models: expected models of one architecture, frozen alike"):
+        short(group)
+    with pytest.raises(ValueError, match="models: expected weights that can be trained"):
+        short(group[0])
+
+
+def test_several_models_whose_training_fails_are_all_as_they_were():
+    group = few()
+    group[1].eval()
+    before = [{name: value.clone() for name, value in model.state_dict().items()} for model in group]
+    with pytest.raises(ValueError, match="learning_rate: training diverged"):
+        short(group, epochs=30, learning_rate=1e30)
+    for model, state in zip(group, before, strict=True):
+        assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert [model.training for model in group] == [True, False]
+    short(group)
+    assert [model.training for model in group] == [False, False]

@@ -852,3 +852,19 @@ def test_a_level_without_an_interval_is_refused_by_name(level):
         leaderboard.agreement(table, table, table, table, level=level)
     with pytest.raises(ValueError, match=r"^alpha: expected a number"):
         leaderboard.critical_difference(3, 5, level)
+
+
+def test_levels_that_are_none_are_refused_and_give_no_nan():
+    figures, drawn = np.random.default_rng(0).random((4, 5)), np.random.default_rng(1).random((4, 9))
+    for level in (95, 1, 0, -0.5):
+        with pytest.raises(ValueError, match="level: expected a number"):
+            leaderboard.difference([1.0, 2.0, 3.0], [0.0, 0.0, 1.0], level=level)
+        with pytest.raises(ValueError, match="level: expected a number"):
+            leaderboard.agreement(figures, figures, drawn, drawn, level=level)
+
+
+def test_a_bound_on_the_epistemic_part_is_no_other_name_for_the_total():
+    total = np.array([0.1, 0.2])
+    bound = leaderboard.largest_epistemic(total)
+    bound[:] = 9
+    assert total.tolist() == [0.1, 0.2]

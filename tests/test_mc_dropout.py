@@ -1,4 +1,5 @@
 import copy
+import random
 import tracemalloc
 
 import numpy as np
@@ -681,3 +682,96 @@ def test_a_copy_in_training_mode_shows_what_the_docstring_says_is_not_found(make
     assert passes.std(axis=0).mean() > 5 * ours
     for word in ("scaled_dot_product_attention", "stochastic depth"):
         assert word in mc_dropout.dropout_layers.__doc__
+
+
+class Rows(nn.Module):
+    """Channel dropout on what has an axis too few: torch takes the inputs for channels, drops whole rows."""
+
+    def __init__(self, layer, convolution=False):
+        super().__init__()
+        first = nn.Conv2d(1, 4, 3) if convolution else nn.Sequential(nn.Flatten(), nn.Linear(64, 32))
+        self.net = nn.Sequential(first, layer(0.5), nn.Flatten(), nn.Linear(144 if convolution else 32, 10))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(("layer", "convolution"), [(nn.Dropout1d, False), (nn.Dropout3d, True)])
+def test_channel_dropout_on_too_few_axes_drops_what_torch_drops(layer, convolution, masks, images):
+    net = seeded(lambda: Rows(layer, convolution))
+    samples = mc_dropout.sample(net, images, passes=40, masks=masks)
+    means = torch.as_tensor(images)
+    with torch.no_grad():
+        scaled = net.net[3](net.net[2](2 * net.net[0](means))).softmax(-1).double().numpy()
+        empty = net.net[3].bias.softmax(-1).double().numpy()
+    kept = np.isclose(samples, scaled, atol=1e-6).all(axis=-1)
+    assert (kept | np.isclose(samples, empty, atol=1e-6).all(axis=-1)).all()
+    assert 0.25 < kept.mean() < 0.75
+    assert plain_loop(net, images, 400).std(0).mean() == pytest.approx(samples.std(0).mean(), rel=0.2)
+
+
+@pytest.mark.parametrize("where", ["the dropout layer", "before the dropout layer", "the whole"])
+def test_hooks_that_change_what_passes_are_not_lost(where, images):
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10)))
+    if where == "the whole":
+        handle = net.register_forward_hook(lambda _, given, output: 0 * output)
+    elif where == "the dropout layer":
+        handle = net[2].register_forward_hook(lambda _, given, output: 0 * output)
+    else:
+        handle = net[2].register_forward_pre_hook(lambda _, given: (0 * given[0],))
+    assert mc_dropout.sample(net, images, passes=4).std(axis=0).max() == 0
+    with pytest.raises(ValueError, match="no hooks on its blocks"):
+        mc_dropout.sample(net, images, passes=4, masks="shared")
+    handle.remove()
+    assert mc_dropout.sample(net, images, passes=4, masks="shared").std(axis=0).max() > 0.01
+
+
+def test_a_hook_that_looks_at_a_block_sees_numbers_and_every_pass(images):
+    net = seeded(lambda: nn.Sequential(nn.Sequential(nn.Flatten(), nn.Dropout(0.5)), nn.Linear(64, 10)))
+    seen = []
+    with_hook = net[0].register_forward_hook(lambda _, given, output: seen.append(output))
+    mc_dropout.sample(net, images, passes=4)
+    with_hook.remove()
+    assert all(torch.is_tensor(one) for one in seen)
+    assert len(seen) >= 4
+
+
+class OwnNoise(nn.Module):
+    """Noise that does not ask how many inputs there are, drawn by one generator or another."""
+
+    def __init__(self, draw, before=False):
+        super().__init__()
+        self.first, self.dropout, self.out = nn.Linear(64, 32), nn.Dropout(1e-9), nn.Linear(32, 10)
+        self.draw, self.before = draw, before
+
+    def forward(self, x):
+        h = self.first(x.flatten(1))
+        h = h + self.draw(h) if self.before else h
+        h = self.out(self.dropout(h))
+        return h if self.before else h + self.draw(h)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda h: torch.randn(1),
+        lambda h: random.gauss(0, 1),
+        lambda h: np.random.normal(),  # noqa: NPY002
+        lambda h: torch.normal(h, 1.0),
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_noise_of_the_networks_own_is_drawn_in_every_pass_and_not_once(draw, before, images):
+    net = seeded(lambda: OwnNoise(draw, before))
+    assert mc_dropout.sample_outputs(net, images, passes=20).std(axis=0).mean() > 0.05
+
+
+def test_a_network_that_draws_while_it_is_traced_leaves_the_global_generators_alone(images):
+    net = seeded(lambda: OwnNoise(lambda h: torch.randn(1)))
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    first, second = (mc_dropout.sample_outputs(net, images, passes=4) for _ in range(2))
+    assert torch.equal(torch.rand(3), expected)
+    assert np.array_equal(first, second)

@@ -376,7 +376,7 @@ def test_functions_are_told_apart_by_what_they_compute_and_not_by_where_they_lie
         ({"target": 1}, "target: expected a number below 1"),
         ({"mass": "dense"}, "mass: expected one of"),
         ({"keep": "weights"}, "keep: expected a function"),
-        ({"keep": lambda x: (x, x)}, "keep: expected a function that gives one array"),
+        ({"keep": lambda x: (x, x), "mass": "unit"}, "keep: expected a function that gives one array"),
         ({"thin": 0}, "thin: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number"),
     ],
@@ -622,3 +622,49 @@ def test_what_chains_are_worth_does_not_depend_on_the_unit_of_the_draws(unit):
         assert plain.max() < 100
         assert np.array_equal(mcmc.effective_sample_size(units * draws, kind), plain)
     assert np.array_equal(mcmc.monte_carlo_error(units * draws), units * mcmc.monte_carlo_error(draws))
+
+
+# --- bounds that are met, and settings without effect ------------------------------------------------------
+
+
+def bell(x):
+    return -0.5 * (x**2).sum()
+
+
+def test_trajectories_that_were_cut_are_told():
+    options = {"draws": 5, "warmup": 0, "progress": False}
+    with pytest.warns(RuntimeWarning, match=r"longest: 100% of the trajectories ended at 10 leapfrog steps"):
+        mcmc.sample(bell, np.zeros((2, 2)), step_size=1e-3, longest=10, **options)
+    mcmc.sample(bell, np.zeros((2, 2)), step_size=0.5, longest=10, **options)  # no warning: none was cut
+
+
+def test_a_warm_up_without_room_for_a_mass_says_so():
+    shortest = adaptation.SHORTEST
+    assert adaptation.schedule(shortest, True)[2].any()
+    assert not adaptation.schedule(shortest - 1, True)[2].any()
+    with pytest.warns(RuntimeWarning, match=f"warmup: 5 steps are too few .* take at least {shortest}"):
+        chains = mcmc.sample(bell, np.zeros((2, 2)), draws=5, warmup=5, progress=False)
+    assert chains.inverse_mass.tolist() == [1, 1]
+    mcmc.sample(bell, np.zeros((2, 2)), draws=5, warmup=5, mass="unit", progress=False)  # nothing promised
+
+
+def test_classes_are_refused_where_there_are_none_and_a_spread_of_one_draw_too():
+    x, y = np.linspace(-1, 1, 5)[:, None], np.zeros(5)
+    options = {"hidden": (2,), "likelihood": "gaussian", "noise": 1.0, "warmup": 5, "progress": False}
+    with pytest.raises(ValueError, match=r'classes: has no meaning for the likelihood "gaussian", got 3'):
+        mcmc.network_posterior(x, y, classes=3, **options)
+    posterior = mcmc.network_posterior(x, y, chains=1, draws=1, **options)
+    with pytest.raises(ValueError, match="draws: expected at least two drawn networks"):
+        posterior.predict(x)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda whole: whole[: len(whole) // 2], lambda whole: b"", lambda whole: b"x"]
+)
+def test_a_checkpoint_that_was_cut_off_is_named(spoil, tmp_path):
+    path = tmp_path / "run.npz"
+    call = {"draws": 5, "warmup": 5, "mass": "unit", "checkpoint": path, "progress": False}
+    mcmc.sample(bell, np.zeros((2, 2)), **call)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(ValueError, match="checkpoint: expected a file that `sample` wrote"):
+        mcmc.sample(bell, np.zeros((2, 2)), **call)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from uqhelpers import models, training
+from uqhelpers import adversarial, confidnet, laplace, models, odin, training
 from uqhelpers._torch import torch
 from uqhelpers.models import MLP
 
@@ -370,3 +370,69 @@ def test_one_row_of_logits_may_sum_to_one():
     with torch.no_grad():
         net.weight[:] = torch.eye(2)
     training.fit(net, [[0.25, 0.75], [1.0, 2.0]], [0, 1], epochs=1)
+
+
+# --- a first layer that works in place --------------------------------------------------------------
+
+
+class Doubling(nn.Module):
+    """Writes into what it is given."""
+
+    def forward(self, x):
+        return x.mul_(2)
+
+
+def doubling_net(classes=2):
+    with training.seeded(0):
+        return nn.Sequential(Doubling(), nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, classes)).eval()
+
+
+def batches_of(inputs, labels):
+    return [(inputs[i : i + 50], labels[i : i + 50]) for i in range(0, 200, 50)]
+
+
+IN_PLACE = {
+    "fit": lambda net, x, y: training.fit(net, x, y, epochs=1, device="cpu", progress=False),
+    "fit from batches": lambda net, x, y: training.fit(net, batches_of(x, y), epochs=2, device="cpu"),
+    "predict": lambda net, x, y: training.predict(net, x, batch_size=7),
+    "predict from batches": lambda net, x, y: training.predict(net, batches_of(x, y)),
+    "predict_outputs": lambda net, x, y: training.predict_outputs(net, x),
+    "features": lambda net, x, y: training.features(net, x),
+    "last_linear": lambda net, x, y: training.last_linear(net, torch.from_numpy(x)),
+    "confidnet": lambda net, x, y: (
+        confidnet.ConfidNet(net, hidden=(4,))
+        .fit(x, y, epochs=1, fine_tune_epochs=1, progress=False)
+        .confidence(x)
+    ),
+    "laplace": lambda net, x, y: laplace.LastLayerLaplace(net).fit(x, y).predict(x),
+    "odin": lambda net, x, y: odin.odin_score(net, x, epsilon=0.1),
+    "odin tuned": lambda net, x, y: odin.tune(net, x[:50], x[50:], [1.0], [0.0, 0.1]),
+    "fgsm": lambda net, x, y: adversarial.fgsm(net, x, y, 0.1, bounds=None),
+    "pgd": lambda net, x, y: adversarial.pgd([net, net], x, y, 0.1, steps=2, bounds=None),
+    "a search": lambda net, x, y: adversarial.random_search(net, x, y, 0.1, queries=3, bounds=None),
+    "virtual": lambda net, x, y: adversarial.virtual_adversarial_loss(net, x, 0.1),
+}
+
+
+@pytest.mark.parametrize("use", IN_PLACE.values(), ids=IN_PLACE.keys())
+@pytest.mark.filterwarnings("ignore:the classifier misreads")
+def test_no_array_of_the_callers_is_written_into(use):
+    x, y = blobs()
+    kept = x.copy()
+    use(doubling_net(), x, y)
+    assert np.array_equal(x, kept)
+
+
+def test_an_attack_on_a_network_that_works_in_place_is_that_on_one_that_does_not():
+    x, y = blobs()
+    net = doubling_net()
+    plain = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    plain.load_state_dict({f"{int(k[0]) - 1}{k[1:]}": v for k, v in net.state_dict().items()})
+    moved = [
+        adversarial.fgsm(one, x, y, 0.1, bounds=None)
+        for one in (net, lambda part: plain(2 * part), [net, net])
+    ]
+    assert np.allclose(moved[0], moved[1])
+    assert np.allclose(moved[0], moved[2])
+    scores = [training.predict(net, x), training.predict(plain, 2 * x)]
+    assert np.allclose(*scores)

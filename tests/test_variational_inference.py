@@ -803,10 +803,17 @@ def test_booleans_are_labels_of_two_classes():
     assert vi.evidence_bound(two, x, y == 1) == vi.evidence_bound(two, x, y)
 
 
-def test_a_warm_up_longer_than_the_training_is_refused():
+@pytest.mark.parametrize("warmup", [3, 4])
+def test_a_warm_up_that_leaves_no_epoch_with_the_whole_divergence_is_refused(warmup):
     net = vi.make_variational(small(nn.Linear(4, 3)))
-    with pytest.raises(ValueError, match="warmup: expected at most 3, the number of epochs, got 4"):
-        vi.fit_variational(net, *labelled(), epochs=3, warmup=4)
+    with pytest.raises(
+        ValueError, match=f"warmup: expected fewer than 3, the number of epochs.* got {warmup}"
+    ):
+        vi.fit_variational(net, *labelled(), epochs=3, warmup=warmup)
+
+
+def test_a_warm_up_that_fits_ends_at_the_whole_divergence():
+    net = vi.make_variational(small(nn.Linear(4, 3)))
     history = vi.fit_variational(net, *labelled(), epochs=3, warmup=2, device="cpu", progress=False)
     assert history.kl_scale[-1] == 1
 
@@ -875,3 +882,31 @@ def test_a_loader_gives_what_its_arrays_give():
     assert torch.equal(nets[0][0].weight_mean, nets[1][0].weight_mean)
     assert vi.evidence_bound(nets[0], loader) == vi.evidence_bound(nets[0], x, y)
     assert np.array_equal(vi.predict(nets[0], loader).mean, vi.predict(nets[0], x).mean)
+
+
+def test_lazy_weights_are_refused_and_not_left_points_without_a_word():
+    with pytest.raises(ValueError, match=r"model: expected weights that exist, got a lazy '0\.weight'"):
+        vi.make_variational(nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)))
+
+
+def test_a_first_layer_that_works_in_place_writes_into_no_array_of_the_callers():
+    x, y = labelled()
+    x = x - 1.0
+    kept = x.copy()
+    net = vi.make_variational(small(nn.ReLU(inplace=True), nn.Linear(4, 3)))
+    vi.fit_variational(net, x, y, epochs=1, device="cpu", progress=False)
+    vi.evidence_bound(net, x, y, samples=2)
+    vi.predict(net, x, samples=2)
+    assert np.array_equal(x, kept)
+
+
+def test_every_drawn_network_sees_the_inputs_as_they_came():
+    class Doubling(nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+
+    x, _ = labelled()
+    plain, doubled = small(nn.Identity(), nn.Linear(4, 3)), small(Doubling(), nn.Linear(4, 3))
+    doubled.load_state_dict(plain.state_dict())
+    expected = vi.sample_outputs(vi.make_variational(plain), 2 * x, samples=5)
+    assert vi.sample_outputs(vi.make_variational(doubled), x.copy(), samples=5) == pytest.approx(expected)

@@ -227,12 +227,15 @@ def as_tensor(array):
 
 
 def input_batches(inputs, model, batch_size):
-    """Checked inputs of an array or a loader, in order, ``batch_size`` at a time, on the network's device."""
+    """Checked inputs of an array or a loader, in order, ``batch_size`` at a time, on the network's device.
+
+    Copies: a first layer that works in place must not write into the caller's array.
+    """
     batch_size = as_whole(batch_size, "batch_size")
     device = next(as_network(model).parameters()).device
     for some in in_order(inputs) if is_loader(inputs) else (inputs,):
         for part in as_inputs(some, model).split(batch_size):
-            yield part.to(device)
+            yield part.to(device, copy=True)
 
 
 def join(inputs):

@@ -9,6 +9,7 @@ for it would sample only a part of the randomness. What a network draws under a
 
 import contextlib
 import math
+import random as of_python
 
 import numpy as np
 
@@ -27,9 +28,10 @@ MASKS = ("independent", "shared", "paired")
 # Layers that we know how to replace: those that drop single values, and those that drop whole channels.
 ELEMENTWISE = (nn.Dropout,)
 CHANNELWISE = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+UNBATCHED = {nn.Dropout1d: 3, nn.Dropout3d: 5}  # axes; with fewer, whole rows of the first are dropped
 
 # Operations by whose name we know that running them once would freeze their randomness.
-RANDOM_OPERATIONS = ("dropout", "rand", "bernoulli", "normal_", "uniform_", "multinomial", "exponential_")
+RANDOM_OPERATIONS = ("dropout", "rand", "bernoulli", "nomial", "normal_", "uniform_", "exponential", "gumbel")
 
 
 def dropout_layers(model):
@@ -124,20 +126,22 @@ def forward_passes(model, inputs, passes, seed, masks, batch_size, progress):
     ValueError
         If the network has no dropout layer, or also calls dropout as a function,
         which is off; if shared or paired masks are asked of one that cannot be
-        traced, or in which the first axis that dropout sees is not that of the
-        inputs.
+        traced (or has hooks that tracing would lose), or in which the first axis
+        that dropout sees is not that of the inputs.
     """
     layers = dropout_layers(model)
     passes, batch_size = as_whole(passes, "passes"), as_whole(batch_size, "batch_size")
     seed, masks = as_whole(seed, "seed", low=0), as_choice(masks, "masks", MASKS)
     inputs = as_inputs(inputs, model)
     device = next(model.parameters()).device
-    _try_few(model, layers, inputs[: _fewest(model)].to(device), masks)
+    strange = try_few(model, layers, few := inputs[: fewest(model)].to(device))
+    if masks != "independent" and strange:
+        _refuse_axis(masks, len(few), strange[0])
     network = _cut(model, layers)
     if network is None and masks != "independent":
         raise ValueError(
             f"masks: expected 'independent' for this model, got {masks!r}. Other masks need a network that "
-            "torch.fx can trace and whose randomness is all in torch.nn.Dropout, Dropout1d, 2d or 3d"
+            "torch.fx can trace, its randomness all in torch.nn.Dropout, 1d, 2d or 3d, no hooks on its blocks"
         )
     batches = inputs.split(batch_size)
     for number, batch in enumerate(bar(batches, progress, desc="sampling", unit="batch")):
@@ -184,15 +188,15 @@ class _Watch(torch.overrides.TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _fewest(model):
+def fewest(model):
     """How many inputs a network needs: two where batch normalisation always uses the batch, else one."""
     batchwise = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     norms = [layer for layer in model.modules() if isinstance(layer, batchwise)]
     return 2 if any(layer.running_mean is None for layer in norms) else 1
 
 
-def _try_few(model, layers, few, masks):
-    """Run as few inputs as it needs, dropout on, and refuse what would be sampled wrongly without a word."""
+def try_few(model, layers, few):
+    """Run some inputs, dropout on: refuse what would stay off; return first axes that are not the inputs'."""
     lengths = []
     hook = lambda _, arguments: lengths.append(len(arguments[0]))  # noqa: E731
     shareable = [layer for layer in layers if type(layer) in ELEMENTWISE + CHANNELWISE]
@@ -208,9 +212,7 @@ def _try_few(model, layers, few, masks):
             "model: expected dropout in layers only, got torch.nn.functional.dropout as well, which cannot "
             "be switched on from outside: make it a torch.nn.Dropout"
         )
-    strange = [length for length in lengths if length != len(few)]
-    if masks != "independent" and strange:
-        _refuse_axis(masks, len(few), strange[0])
+    return [length for length in lengths if length != len(few)]
 
 
 def _refuse_axis(masks, inputs, length):
@@ -266,7 +268,9 @@ class Masks:
                 _refuse_axis(self.kind, self.length, size[0])
             size[0] = 1
         if isinstance(layer, CHANNELWISE):
-            size[2:] = [1] * len(size[2:])
+            # To torch, what has an axis less than such a layer expects is one input: its rows are channels.
+            first = 1 if len(size) < UNBATCHED.get(type(layer), 0) else 2
+            size[first:] = [1] * len(size[first:])
         threshold = round((1 - layer.p) * self.LEVELS)
         levels = self._levels(size)
         kept = levels >= self.LEVELS - threshold if self.mirrored else levels < threshold
@@ -371,12 +375,9 @@ class _Cut:
 
 def _cut(model, layers):
     """The network cut in two, or None where only the plain way is sure to be right."""
-    if not all(type(layer) in ELEMENTWISE + CHANNELWISE for layer in layers):
-        return None
-    try:
-        with evaluating(model):
-            traced = torch.fx.symbolic_trace(model)
-    except Exception:  # tracing runs the caller's own forward on symbols, and that may raise anything
+    known = all(type(layer) in ELEMENTWISE + CHANNELWISE for layer in layers)
+    traced = _graph_of(model) if known and not _is_watched(model, layers) else None
+    if traced is None:
         return None
     random = set()
     for node in traced.graph.nodes:
@@ -387,9 +388,36 @@ def _cut(model, layers):
             result = node.args[0]
         elif (layer is not None and _drops(layer)) or random.intersection(node.all_input_nodes):
             random.add(node)
-    if not (isinstance(result, torch.fx.Node) and result in random):
-        return None  # several outputs, or none that dropout touches
-    return _Cut(model, traced, random)
+    one = isinstance(result, torch.fx.Node) and result in random  # and not several, or none that drops
+    return _Cut(model, traced, random) if one else None
+
+
+def _is_watched(model, layers):
+    """Whether hooks hang where they would be lost: on dropout layers, or on what tracing takes apart."""
+    is_leaf = torch.fx.Tracer().is_leaf_module
+    apart = [layer for layer in model.modules() if layer is model or not is_leaf(layer, "")]
+    return any(layer._forward_hooks or layer._forward_pre_hooks for layer in (*apart, *layers))
+
+
+def _graph_of(model):
+    """The network as a graph; None where it has none, or one that holds what was drawn while it was made."""
+    numpys, pythons = np.random.get_state(), of_python.getstate()  # noqa: NPY002
+    try:
+        with evaluating(model), seeded(0):
+            before, traced = _drawn_so_far(), torch.fx.symbolic_trace(model)  # one after the other
+            return traced if _drawn_so_far() == before else None
+    except Exception:  # tracing runs the caller's own forward on symbols, and that may raise anything
+        return None
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002
+        of_python.setstate(pythons)
+
+
+def _drawn_so_far():
+    """Where the global generators stand, to be compared."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    torchs = [state.numpy().tobytes() for state in (torch.get_rng_state(), *gpus)]
+    return torchs, of_python.getstate(), str(np.random.get_state()[1:])  # noqa: NPY002
 
 
 def _breaks_when_cut(node, traced, random):
@@ -417,9 +445,8 @@ def _works_in_place(node, traced):
 
 def _may_be_a_view(node, traced):
     """Whether a value may share its memory with what it was made of."""
-    if node.op == "call_module" and not isinstance(
-        traced.get_submodule(node.target), nn.Flatten | nn.Unflatten | nn.Identity
-    ):
+    views = nn.Flatten | nn.Unflatten | nn.Identity
+    if node.op == "call_module" and not isinstance(traced.get_submodule(node.target), views):
         return False
     return node.op.startswith("call_") and bool(node.args) and isinstance(node.args[0], torch.fx.Node)
 
@@ -436,7 +463,7 @@ def _has_other_randomness(node, layer):
     """Whether a traced operation draws random numbers that are not those of a layer we replace."""
     if layer is not None:  # a layer of torch's own that holds dropout layers inside, such as a transformer's
         return any(_drops(inner) for inner in layer.modules() if inner is not layer)
-    name = str(getattr(node.target, "__name__", node.target))
+    name = str(getattr(node.target, "__name__", node.target)) + "_"  # normal_ draws, normalize_ does not
     return node.op.startswith("call_") and any(word in name for word in RANDOM_OPERATIONS)
 
 

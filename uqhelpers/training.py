@@ -228,7 +228,7 @@ def _from_loader(model, loader, targets, loss, epochs, batch_size, seed, device)
         for some, wanted in batches.pairs(loader):
             some = as_inputs(some, model)
             wanted = _as_targets(wanted, loss, len(some), some)
-            some, wanted = some.to(device), wanted.to(device)
+            some, wanted = some.to(device, copy=True), wanted.to(device)
             if loss == "cross_entropy":
                 classes = classes or _classes(model, some)
                 _check_classes(wanted, classes)
@@ -383,7 +383,7 @@ def inputs_of(layer):
 def last_linear(model, inputs):
     """The name of the linear layer whose output, one vector an input, is the model's output."""
     with evaluating(model), torch.no_grad(), _linear_layers(model) as ran:
-        return _last(model, ran, model(inputs[:1].to(next(model.parameters()).device)))
+        return _last(model, ran, model(inputs[:1].to(next(model.parameters()).device, copy=True)))
 
 
 @contextlib.contextmanager
@@ -438,9 +438,9 @@ def _classes(model, inputs):
     """How many outputs the network has for the first input; they have to be logits."""
     device = next(model.parameters()).device
     with evaluating(model), torch.no_grad():  # a batch of one must not disturb running averages
-        outputs = model(inputs[:1].to(device))
+        outputs = model(inputs[:1].to(device, copy=True))
         # One row of logits may sum to 1 by chance; some more will not.
-        if are_probabilities(outputs) and are_probabilities(model(inputs[:FEW].to(device))):
+        if are_probabilities(outputs) and are_probabilities(model(inputs[:FEW].to(device, copy=True))):
             raise ValueError(
                 "model: expected logits, got rows that are probabilities already: leave the softmax out"
             )

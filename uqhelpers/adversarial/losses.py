@@ -126,7 +126,7 @@ def _curved(model, inputs, direction):
     """
     inputs = inputs.detach().requires_grad_()
     with torch.enable_grad():
-        logits = model(inputs)
+        logits = model(inputs.clone())  # its first layer may work in place
         probs = logits.softmax(1).detach()
         along = torch.zeros_like(logits, requires_grad=True)
         (pulled,) = torch.autograd.grad(logits, inputs, along, create_graph=True)

@@ -14,7 +14,7 @@ from uqhelpers.adversarial.sweeps import ANY_CLASS
 from uqhelpers.adversarial.victims import as_inputs, as_victim, classes_of
 from uqhelpers.batches import join
 
-ABSTAIN = -1
+ABSTAIN, TOGETHER = -1, 1000  # what is drawn together: torch draws other numbers in other portions
 
 
 def clopper_pearson(successes, trials, alpha=0.001):
@@ -130,9 +130,10 @@ class Smoothed:
         draws : int
             Noisy copies of each input.
         seed : int
-            Different seeds draw independently.
+            Different seeds draw independently; one seed draws the same whatever
+            the batch size.
         batch_size : int
-            Noisy copies at a time.
+            Noisy copies at a time, at most 1000.
         progress : bool, whether a bar shows long work
 
         Returns
@@ -149,8 +150,7 @@ class Smoothed:
         with self._victim.settled(), torch.inference_mode():
             for one in bar(tensor, progress, desc="smoothing", unit="input"):
                 total = 0
-                for size in _sizes(draws, batch_size):
-                    noise = torch.randn((size, *one.shape), generator=generator, dtype=one.dtype)
+                for noise in _noise(one, draws, batch_size, generator):
                     log_probs = self._victim.log_probs(one + noise.to(one.device) * scale)
                     answers = torch.logsumexp(log_probs, dim=0).argmax(dim=1)
                     total = total + torch.bincount(answers, minlength=log_probs.shape[-1])
@@ -212,10 +212,11 @@ class Smoothed:
         return Certificate(np.where(sure, chosen, ABSTAIN), radius, lower)
 
 
-def _sizes(draws, batch_size):
-    """Batches that add up."""
-    whole, rest = divmod(draws, batch_size)
-    return [batch_size] * whole + ([rest] if rest else [])
+def _noise(one, draws, batch_size, generator):
+    """Standard normal noise for draws of an input, some at a time; how many does not change a number."""
+    for start in range(0, draws, TOGETHER):
+        size = (min(TOGETHER, draws - start), *one.shape)
+        yield from torch.randn(size, generator=generator, dtype=one.dtype).split(batch_size)
 
 
 def _stream(seed):

@@ -79,7 +79,7 @@ def sweep(attack, predict, inputs, labels, epsilons):
     budgets = [
         as_number(epsilon, "epsilons", low=0) for epsilon in np.atleast_1d(as_real(epsilons, "epsilons"))
     ]
-    labels = as_labels(labels, ANY_CLASS, length=len(inputs))
+    labels = as_labels(labels, ANY_CLASS, length=len(inputs)).copy()
     predictors = predict if isinstance(predict, dict) else {"": predict}
     if not predictors or not all(map(callable, (attack, *predictors.values()))):
         raise ValueError("attack, predict: expected functions, and at least one that predicts")

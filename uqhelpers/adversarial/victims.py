@@ -6,7 +6,15 @@ import numpy as np
 
 from uqhelpers._checks import as_labels, as_whole, to_numpy
 from uqhelpers._torch import torch
-from uqhelpers.dropout import CHANNELWISE, ELEMENTWISE, Masks, dropout_layers, dropout_on
+from uqhelpers.dropout import (
+    CHANNELWISE,
+    ELEMENTWISE,
+    Masks,
+    dropout_layers,
+    dropout_on,
+    fewest,
+    try_few,
+)
 from uqhelpers.training import FEW, are_probabilities, evaluating, seeded
 
 nn = torch.nn
@@ -54,7 +62,7 @@ class Networks:
 
     def outputs(self, part, draw):
         """Logits of shape (S, N, C) of one batch; ``draw`` says which random numbers, if there are any."""
-        return torch.stack([network(part) for network in self.networks])
+        return torch.stack([network(part.clone()) for network in self.networks])  # some work in place
 
     def logits(self, part, draw):
         """The same, checked."""
@@ -81,7 +89,7 @@ class Function(Networks):
         self.dtype, self.device = torch.float32, torch.device("cpu")
 
     def outputs(self, part, draw):
-        found = self.function(part)
+        found = self.function(part.clone())
         if not torch.is_tensor(found) or found.ndim not in (2, 3):
             came = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
             raise ValueError(
@@ -95,44 +103,49 @@ class Thinned(Networks):
 
     What comes before the first dropout layer runs once, and its result is
     repeated as it enters that layer. Where the network does not allow that (a
-    shortcut around its dropout), the inputs themselves are repeated.
+    shortcut around its dropout, or dropout that meets tokens or places where it
+    should meet inputs), the inputs themselves are repeated. A network that also
+    calls dropout as a function, which is off, is refused.
     """
 
     def __init__(self, network, passes, seed):
         super().__init__([network])
         self.layers, self.passes, self.seed = dropout_layers(network), passes, seed
-        self.late = True  # whether what comes before the first dropout layer runs once
+        self.late = None  # whether what comes before the first dropout layer runs once, when tried
         self.known = all(type(layer) in ELEMENTWISE + CHANNELWISE for layer in self.layers)
 
     def outputs(self, part, draw):
+        if self.late is None:
+            few = part[: fewest(self.networks[0])].detach()
+            self.late = not try_few(self.networks[0], self.layers, few)
         if not self.known:  # recurrent layers, attention: pass by pass, as they are
             return self._pass_by_pass(part, draw)
         if self.late:
             try:
-                return self._masked(part, part, draw)
+                return self._masked(part, part, draw, late=True)
             except RuntimeError:  # shapes that do not fit
                 self.late = False
-        return self._masked(part.repeat(self.passes, *[1] * (part.ndim - 1)), part, draw)
+        return self._masked(part.repeat(self.passes, *[1] * (part.ndim - 1)), part, draw, late=False)
 
-    def _masked(self, given, part, draw):
+    def _masked(self, given, part, draw, late):
         step, batch = draw
         masks = Masks("independent", OWN + self.seed, batch, part.device, self.passes * len(part))
         masks.start(step)
-        hook = self._hook(masks, len(part))
+        hook = self._hook(masks, len(part) if late else None)
         handles = [layer.register_forward_hook(hook) for layer in self.layers]
         try:
-            found = self.networks[0](given)
+            found = self.networks[0](given.clone())
         finally:
             for handle in handles:
                 handle.remove()
-        if len(found) == len(part):  # no dropout on the way to the output, or a single pass
-            found = found.repeat(self.passes, *[1] * (found.ndim - 1))
         if len(found) != self.passes * len(part):
             raise RuntimeError("the passes were lost on the way")
         return found.reshape(self.passes, len(part), *found.shape[1:])
 
     def _hook(self, masks, length):
         def drop(layer, _, values):
+            if length and len(values) not in (length, self.passes * length):
+                raise RuntimeError("the inputs were lost on the way")
             if len(values) == length:
                 values = values.repeat(self.passes, *[1] * (values.ndim - 1))
             kept, scale = masks.draw(values, layer)
@@ -145,7 +158,7 @@ class Thinned(Networks):
         for number in range(self.passes):
             key = np.random.SeedSequence((OWN + self.seed, *draw, number)).generate_state(1)[0]
             with dropout_on(network), seeded(int(key)):
-                found.append(network(part))
+                found.append(network(part.clone()))
         return torch.stack(found)
 
 

@@ -373,5 +373,5 @@ class _Encoder:
     def _both(self, batch, dropout=False):
         layer = self.model.get_submodule(self.name)
         with (dropout_on if dropout else evaluating)(self.model), inputs_of(layer) as seen:
-            logits = self.model(batch.to(layer.weight.device))
+            logits = self.model(batch.to(layer.weight.device, copy=True))
         return seen[-1], logits

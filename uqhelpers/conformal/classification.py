@@ -19,6 +19,8 @@ from uqhelpers.metrics._common import alike, blocks
 
 __all__ = ["SplitClassifier", "adaptive_scores", "lac_scores"]
 
+PENALTY, FREE = 0.01, 5  # of RAPS, unless told
+
 
 def lac_scores(probs):
     """One minus the probability, of every class: the score of least ambiguous sets.
@@ -121,7 +123,7 @@ class SplitClassifier:
         ``"class"`` or ``"group"``: a threshold of its own for each class, or for
         each group of inputs (Mondrian). The promise then holds in each of them.
     penalty, free : float, int
-        Of RAPS; see ``adaptive_scores``.
+        Of RAPS alone; see ``adaptive_scores``.
     never_empty : bool
         Add the most probable class to an empty set. Coverage can only rise.
 
@@ -131,7 +133,9 @@ class SplitClassifier:
         The largest score that is let in.
     """
 
-    def __init__(self, score="lac", alpha=0.1, seed=None, by=None, penalty=0.01, free=5, never_empty=False):
+    def __init__(
+        self, score="lac", alpha=0.1, seed=None, by=None, penalty=PENALTY, free=FREE, never_empty=False
+    ):
         self.score = as_choice(score, "score", ("lac", "aps", "raps"))
         as_level(alpha)
         self.alpha = alpha
@@ -139,8 +143,12 @@ class SplitClassifier:
             raise ValueError("seed: expected None, as the score 'lac' has nothing random, got a seed")
         self._generator = None if seed is None else as_generator(seed)
         self.by = None if by is None else as_choice(by, "by", ("class", "group"))
-        self.penalty = as_number(penalty, "penalty", low=0) if score == "raps" else 0.0
-        self.free = as_whole(free, "free", low=0) if score == "raps" else 0
+        self.penalty, self.free = as_number(penalty, "penalty", low=0), as_whole(free, "free", low=0)
+        if score != "raps":
+            for name, value, usual in (("penalty", self.penalty, PENALTY), ("free", self.free, FREE)):
+                if value != usual:
+                    raise ValueError(f"{name}: has no effect on the score {score!r}, got {value}")
+            self.penalty, self.free = 0.0, 0
         self.never_empty = as_switch(never_empty, "never_empty")
 
     def fit(self, probs, labels=None, groups=None, weights=None, class_weights=None):
@@ -172,16 +180,15 @@ class SplitClassifier:
         self._precision = probs.dtype
         if weights is not None and class_weights is not None:
             raise ValueError("weights: expected either these or class_weights, got both")
-        self.classes_ = probs.shape[1]
-        self._class_weights = None
         if class_weights is not None:
-            self._class_weights = as_weights(class_weights, "class_weights", self.classes_)
-            weights = self._class_weights[labels]
-        self._weights = None if weights is None else as_weights(weights, "weights", len(probs))
-        self._cells = self._cells_of(labels.copy(), groups, len(probs))
-        self._scores = self._own_scores(probs, labels)
-        self.threshold_ = None
-        if self._weights is None:
+            class_weights = as_weights(class_weights, "class_weights", probs.shape[1]).copy()
+            weights = class_weights[labels]
+        weights = None if weights is None else as_weights(weights, "weights", len(probs)).copy()
+        cells, scores = self._cells_of(labels.copy(), groups, len(probs)), self._own_scores(probs, labels)
+        # From here on nothing can fail: what could not be fitted again stays what it was.
+        self.classes_, self._class_weights, self._weights = probs.shape[1], class_weights, weights
+        self._cells, self._scores, self.threshold_ = cells, scores, None
+        if weights is None:
             self._limit = {cell: self._quantile(cell) for cell in np.unique(self._cells).tolist()}
             found = {cell: limit + (self.score == "lac") for cell, limit in self._limit.items()}
             self.threshold_ = found if self.by else found[0]

@@ -71,9 +71,10 @@ class SplitRegressor:
         else:
             scores = np.abs(y - predictions)
             scores = scores if spread is None else scores / spread
-        self._scores = scores
-        self._weights = None if weights is None else as_weights(weights, "weights", len(y))
-        self.threshold_ = quantile(scores, self.alpha) if weights is None else None
+        weights = None if weights is None else as_weights(weights, "weights", len(y)).copy()
+        threshold = quantile(scores, self.alpha) if weights is None else None
+        # From here on nothing can fail: what could not be fitted again stays what it was.
+        self._scores, self._weights, self.threshold_ = scores, weights, threshold
         return self
 
     def _checked(self, predictions, spread):

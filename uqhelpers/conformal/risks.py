@@ -8,7 +8,7 @@ from uqhelpers._checks import as_choice, as_number, as_own_real
 
 __all__ = ["RiskControl", "control_risk"]
 
-EQUAL = 1e-12
+EQUAL, DELTA = 1e-12, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class RiskControl:
     evidence: np.ndarray
 
 
-def control_risk(losses, alpha, method="crc", delta=0.1, bound=1.0):
+def control_risk(losses, alpha, method="crc", delta=DELTA, bound=1.0):
     """The boldest of ordered settings whose risk stays at most alpha.
 
     Parameters
@@ -51,7 +51,7 @@ def control_risk(losses, alpha, method="crc", delta=0.1, bound=1.0):
         calibration sets; settings are tested from the safe end until one fails,
         and losses may rise and fall.
     delta : float
-        With ``"ltt"``: accepted chance of a bad calibration set, in (0, 1).
+        With ``"ltt"`` alone: accepted chance of a bad calibration set, in (0, 1].
     bound : float
         What no loss exceeds.
 
@@ -87,6 +87,8 @@ def control_risk(losses, alpha, method="crc", delta=0.1, bound=1.0):
             raise ValueError("losses: expected not to rise from one setting to the next, got some that do")
         evidence = (losses.sum(axis=0) + bound) / (n + 1)
         safe = evidence <= alpha * (1 + EQUAL)
+        if delta != DELTA:
+            raise ValueError(f'delta: has no effect on the method "crc", got {delta}')
     else:
         delta = as_number(delta, "delta", low=0, high=1, open_low=True)
         evidence = _p_values(losses / bound, risks / bound, alpha / bound)

@@ -85,7 +85,7 @@ class _Ensemble:
         self.weight_decay = as_number(weight_decay, "weight_decay", low=0)
         self.penalty = penalty if callable(penalty) else as_choice(penalty, "penalty", PENALTIES)
         self.adversarial = as_choice(adversarial, "adversarial", ADVERSARIAL)
-        self.epsilon = as_real(epsilon, "epsilon")
+        self.epsilon = as_real(epsilon, "epsilon").copy()
         if self.epsilon.ndim > 1 or self.epsilon.min() < 0:
             raise ValueError(
                 f"epsilon: expected a number or one an input dimension, at least 0, got {epsilon!r}"

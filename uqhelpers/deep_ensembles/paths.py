@@ -150,6 +150,12 @@ def recompute_batch_norm(network, inputs, batch_size=500):
     batch_size : int
         Inputs at a time; batches weigh the same.
 
+    Raises
+    ------
+    ValueError
+        If there is one input only, which has no spread. Whatever fails, the
+        averages are then those that were there.
+
     References
     ----------
     Izmailov et al. (2018), Averaging weights leads to wider optima and better
@@ -163,7 +169,7 @@ def recompute_batch_norm(network, inputs, batch_size=500):
     device = next(network.parameters()).device
     modes = {module: module.training for module in network.modules()}
     momenta = {layer: layer.momentum for layer in layers}
-    averages = [(value, value.clone()) for layer in layers for value in layer.buffers(recurse=False)]
+    buffers = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers()]
     try:
         network.eval()
         for layer in layers:
@@ -173,10 +179,10 @@ def recompute_batch_norm(network, inputs, batch_size=500):
         with torch.no_grad():
             # Batches of nearly one size: a rest of one input has no variance to speak of.
             for batch in tensor.chunk(max(1, round(len(tensor) / batch_size))):
-                network(batch.to(device))
-    except Exception:
-        for value, before in averages:
-            value.copy_(before)
+                network(batch.to(device, copy=True))
+    except BaseException:
+        for buffer, before in buffers:
+            buffer.copy_(before)
         raise
     finally:
         for module, mode in modes.items():

@@ -73,6 +73,7 @@ class Swag:
         ValueError
             If the network has other weights, or some are not finite.
         """
+        as_module(network, "network")
         shapes = [value.shape for value in self._network.parameters()]
         if [value.shape for value in network.parameters()] != shapes:
             raise ValueError("network: expected the architecture that Swag was made with, got another one")
@@ -144,10 +145,11 @@ class Swag:
                     progress=False,
                 )
                 self.collect(walker)
-        except Exception:
+        except BaseException:  # an interruption, too: half a walk is no second call's beginning
             self.__dict__.update(before)
             raise
-        self._inputs = inputs
+        if has_batch_norm(self._network):  # for whose averages they will be asked; the caller's may change
+            self._inputs = training.as_inputs(inputs, self._network).clone()
         return self
 
     def mean_network(self, train_inputs=None):

@@ -85,7 +85,7 @@ def decompose(alpha):
     Malinin and Gales (2018), Predictive uncertainty estimation via prior
     networks, section 3.
     """
-    alpha = _as_concentrations(alpha)
+    alpha = _as_concentrations(alpha).copy()
     strength = alpha.sum(axis=1, keepdims=True)
     mean = alpha / strength
     total = predictive_entropy(mean)

@@ -1,5 +1,6 @@
 """Training on questions and answers, of one model or of an ensemble at once."""
 
+import contextlib
 import math
 import time
 
@@ -8,7 +9,7 @@ import numpy as np
 from uqhelpers._checks import as_labels, as_number, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import as_module, torch
-from uqhelpers.training import History, as_it_was_on_failure
+from uqhelpers.training import History, as_it_was_on_failure, seeded
 
 __all__ = ["fit"]
 
@@ -60,13 +61,20 @@ def fit(
     epochs, batch_size : int
     learning_rate, weight_decay : float
     seed : int
-        Of the order of the lines; model number i gets ``seed + i``.
+        Of the order of the lines, of which model number i gets ``seed + i``, and
+        of dropout masks; the global generators are left as they were.
     progress : bool, whether a bar shows long work
 
     Returns
     -------
     uqhelpers.training.History
         Loss by epoch, in nats a token, averaged over the models.
+
+    Raises
+    ------
+    ValueError
+        If the models differ in architecture or in what is frozen, nothing can be
+        trained, or the loss stops being finite. The models are then as they came.
     """
     group = list(models) if isinstance(models, list | tuple) else [models]
     if not group:
@@ -94,7 +102,10 @@ def fit(
     seed = as_whole(seed, "seed", low=0)
 
     start = min(ask.shape[1] for ask, _ in parts)
-    with as_it_was_on_failure(group[0]):
+    with contextlib.ExitStack() as stack:
+        for model in group:
+            stack.enter_context(as_it_was_on_failure(model))
+        stack.enter_context(seeded(seed))
         return _descend(group, text, counts, start, epochs, batch_size, rate, decay, seed, progress)
 
 
@@ -145,17 +156,24 @@ class _Loss:
 
     def __init__(self, group, start):
         self.group, self.start = group, start
-        kinds = {tuple((name, tuple(p.shape)) for name, p in model.named_parameters()) for model in group}
+        kinds = {
+            tuple((name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters())
+            for model in group
+        }
         if len(kinds) > 1:
-            raise ValueError("models: expected models of one architecture, got several")
+            raise ValueError("models: expected models of one architecture, frozen alike, got several")
+        if not any(p.requires_grad for p in group[0].parameters()):
+            raise ValueError("models: expected weights that can be trained, got models that are frozen")
+        for model in group:
+            model.train()
         if len(group) == 1:
-            group[0].train()
             self.weights = list(group[0].parameters())
             return
         stacked, _ = torch.func.stack_module_state(group)
-        self.stacked = {name: p.detach().requires_grad_() for name, p in stacked.items()}
+        learns = {name: p.requires_grad for name, p in group[0].named_parameters()}
+        self.stacked = {name: p.detach().requires_grad_(learns[name]) for name, p in stacked.items()}
         self.weights = list(self.stacked.values())
-        self.call = torch.func.vmap(self._one)
+        self.call = torch.func.vmap(self._one, randomness="different")
 
     def _one(self, weights, text):
         return torch.func.functional_call(self.group[0], weights, (text,)).logits

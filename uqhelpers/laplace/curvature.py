@@ -11,7 +11,7 @@ def batches(model, layer, inputs, batch_size, has_bias):
     """Where a batch starts, and the inputs of the last layer with a column of ones, in float64."""
     with evaluating(model), torch.no_grad(), inputs_of(layer) as seen:
         for start in range(0, len(inputs), batch_size):
-            model(inputs[start : start + batch_size].to(layer.weight.device))
+            model(inputs[start : start + batch_size].to(layer.weight.device, copy=True))
             if len(seen) != 1:
                 raise ValueError(
                     "model: expected a last layer that runs once in a forward pass, got one that runs "

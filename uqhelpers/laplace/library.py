@@ -135,7 +135,7 @@ class LaplaceTorch:
         """Checked inputs, some at a time, where the network is."""
         device = next(self._model.parameters()).device
         for part in as_inputs(inputs, self._model).split(as_whole(batch_size, "batch_size")):
-            yield part.to(device)
+            yield part.to(device, copy=True)
 
 
 def laplace_torch(
@@ -199,7 +199,7 @@ def laplace_torch(
     tensor = as_inputs(inputs, model)
     device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
     with evaluating(model), torch.no_grad():
-        outputs = model(tensor[:1].to(device)).shape[-1]
+        outputs = model(tensor[:1].to(device, copy=True)).shape[-1]
     if likelihood == "classification":
         expect_classes(outputs)
     labels = as_tensor(targets_of(likelihood, targets, len(tensor), outputs))

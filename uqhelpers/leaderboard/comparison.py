@@ -159,12 +159,12 @@ def difference(first, second, first_resampled=None, second_resampled=None, level
     from scipy.stats import t
 
     first, second = (as_real(v, n, ndim=1) for v, n in ((first, "first"), (second, "second")))
+    level = _below_one(level, "level")
     if first.shape != second.shape or len(first) < 2:
         raise ValueError(
             "second: expected as many seeds as in first, two or more, "
             f"got shapes {first.shape} and {second.shape}"
         )
-    level = _below_one(level, "level")
     gaps = first - second
     drawn = None
     if (first_resampled is None) != (second_resampled is None):

@@ -57,7 +57,7 @@ def largest_epistemic(total, members=None):
     total = as_real(total, "total", ndim=1)
     if total.min() < 0:
         raise ValueError(f"total: expected entropies of at least 0, got {total.min():.4g}")
-    return total if members is None else np.minimum(total, np.log(as_whole(members, "members")))
+    return total.copy() if members is None else np.minimum(total, np.log(as_whole(members, "members")))
 
 
 def split_at_random(total, members=None, seed=0):

@@ -16,6 +16,9 @@ SHRINK, OFFSET, FORGET = 0.05, 10.0, 0.75  # gamma, t0 and kappa of the paper
 FIRST, LAST, WINDOW = 0.15, 0.1, 25  # shares of the warm-up without windows, and the smallest window
 
 
+SHORTEST = next(n for n in range(1000) if n - round(FIRST * n) - round(LAST * n) >= WINDOW)  # with a window
+
+
 def schedule(warmup, adapt_mass):
     """What each step of a warm-up does.
 

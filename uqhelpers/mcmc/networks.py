@@ -181,6 +181,8 @@ class RegressionPosterior(_NetworkPosterior):
             observation.
         """
         values = self.sample(inputs)
+        if len(values) < 2:
+            raise ValueError("draws: expected at least two drawn networks, of which there is a spread, got 1")
         spread = values.std(axis=0, ddof=1)
         return RegressionPrediction(values.mean(axis=0), spread, np.sqrt(spread**2 + self.noise**2))
 
@@ -228,7 +230,8 @@ def network_posterior(
     noise : float, optional
         Standard deviation of the noise: needed for "gaussian", and only there.
     classes : int, optional
-        How many there are; one more than the largest label unless told.
+        How many there are, for "categorical" alone; one more than the largest
+        label unless told.
     activation : {"tanh", "relu"}
     prior_std : float
         Standard deviation of the prior.
@@ -277,6 +280,8 @@ def network_posterior(
         if noise is None:
             raise ValueError('noise: expected the standard deviation of the noise for "gaussian", got None')
         noise = as_number(noise, "noise", low=0, open_low=True)
+        if classes is not None:
+            raise ValueError(f'classes: has no meaning for the likelihood "gaussian", got {classes!r}')
         targets = _as_table(targets, "targets")
         if len(targets) != len(inputs):
             raise ValueError(f"targets: expected {len(inputs)}, one an input, got {len(targets)}")

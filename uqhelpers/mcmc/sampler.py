@@ -6,6 +6,8 @@ import io
 import json
 import os
 import time
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -158,9 +160,10 @@ def sample(
     target : float
         In (0, 1): the mean acceptance that the warm-up aims at.
     mass : {"diagonal", "unit"}
-        Whether each dimension gets a mass of its own in the warm-up.
+        Whether each dimension gets a mass of its own in the warm-up. One that is
+        too short for it warns, and leaves every mass at 1.
     longest : int
-        Most leapfrog steps of a trajectory.
+        Most leapfrog steps of a trajectory; more are cut off, with a warning.
     keep : callable, optional
         From a position to what is kept of it, written with JAX: predictions
         instead of weights, say. Only that is held in memory.
@@ -285,6 +288,13 @@ class _Run:
         adaptation = jax_part("adaptation")
         step = self.kernels.first_step(self.log_density, self.arguments, self.state, self.step_key)
         schedule = adaptation.schedule(warmup, mass == "diagonal")
+        if mass == "diagonal" and not schedule[2].any():
+            warnings.warn(
+                f"warmup: {warmup} steps are too few to find a mass in, so that every mass is 1: take at "
+                f"least {adaptation.SHORTEST}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         tuning = self.kernels.tuning_for(step, inverse_mass)
         self.state, tuning, told = self.kernels.warm_up(
             self.log_density, self.arguments, self.state, tuning, self.warm_key, schedule, self.settings
@@ -320,7 +330,22 @@ class _Run:
                 self._store()
         return self._chains(draws)
 
+    def _warn_if_cut(self):
+        """Whether the bound on leapfrog steps was what ended trajectories, and how many."""
+        length, step, longest = self.settings["trajectory"], float(self.step), self.settings["longest"]
+        asked = np.ceil((1 + self.settings["jitter"]) * length / step)
+        cut = np.mean(np.concatenate([part["steps"] for part in self.parts]) == longest)
+        if asked > longest and cut > 0:
+            warnings.warn(
+                f"longest: {cut:.0%} of the trajectories ended at {longest} leapfrog steps, where a "
+                f"trajectory of {length:g} asks for up to {asked:.0f} of {step:.3g}: draws move too little",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
     def _chains(self, draws):
+        self._warn_if_cut()
+
         def joined(name, axis, length):
             whole = np.concatenate([part[name] for part in self.parts], axis=axis)
             return whole[:, :length] if axis else whole[:length]
@@ -357,10 +382,10 @@ class _Run:
 
     def _resume(self):
         try:
-            with np.load(self.path) as file:
+            with self.path.open("rb") as opened, np.load(opened) as file:
                 held = {name: file[name] for name in file.files}
-            call = json.loads(str(held["call"]))
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            call = dict(json.loads(str(held["call"])))
+        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
             raise ValueError(f"checkpoint: expected a file that `sample` wrote, got {self.path}") from error
         others = [name for name, value in self.call.items() if call.get(name) != value]
         if others:

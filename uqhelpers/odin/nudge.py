@@ -237,7 +237,7 @@ class _Settings:
         with torch.inference_mode(False), torch.enable_grad():
             # A tensor that was made in inference mode can have no gradient, its copy can.
             part = (part.clone() if part.is_inference() else part.detach()).requires_grad_()
-            logits = _checked(model(part), len(part))
+            logits = _checked(model(part.clone()), len(part))  # its first layer may work in place
             if not logits.requires_grad:
                 raise ValueError("model: expected outputs that depend on the inputs, got no gradient")
             winner = logits.argmax(dim=1, keepdim=True)
@@ -272,7 +272,7 @@ def _as_std(std, inputs, model):
 def _logits(model, part):
     """Logits of one batch as float64 NumPy."""
     with torch.inference_mode():
-        return _checked(model(part), len(part)).double().cpu().numpy()
+        return _checked(model(part.clone()), len(part)).double().cpu().numpy()
 
 
 def _checked(outputs, length):

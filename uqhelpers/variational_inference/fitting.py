@@ -153,7 +153,7 @@ def fit_variational(
         2020 tempers the prior, too).
     warmup : int
         Over so many epochs the scale grows linearly up to ``kl_scale``, which
-        the epoch after them has in full; at most ``epochs``.
+        the epoch after them has in full; fewer than ``epochs``.
     optimiser : {"adam", "adamw", "sgd"}
         Without weight decay: the prior is in the divergence.
     schedule : {"constant", "cosine"}
@@ -172,7 +172,7 @@ def fit_variational(
     Raises
     ------
     ValueError
-        If the warm-up is longer than the training, or the loss stops being
+        If the warm-up leaves no epoch of the training, or the loss stops being
         finite. The model is then as it was before the call.
 
     References
@@ -181,8 +181,11 @@ def fit_variational(
     """
     epochs, batch_size = as_whole(epochs, "epochs"), as_whole(batch_size, "batch_size")
     samples, warmup = as_whole(samples, "samples"), as_whole(warmup, "warmup", low=0)
-    if warmup > epochs:
-        raise ValueError(f"warmup: expected at most {epochs}, the number of epochs, got {warmup}")
+    if warmup >= epochs:
+        raise ValueError(
+            f"warmup: expected fewer than {epochs}, the number of epochs, so that the last one has the "
+            f"whole divergence, got {warmup}"
+        )
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     kl_scale = as_number(kl_scale, "kl_scale", low=0)
     schedule = as_choice(schedule, "schedule", SCHEDULES)

@@ -51,7 +51,7 @@ def as_targets(targets, likelihood, model, inputs):
     """Targets as the likelihood needs them, checked against what the network puts out."""
     device = inputs.device
     with evaluating(model), torch.no_grad():
-        outputs = model(inputs[:1].to(variational_layers(model)[0].weight_mean.device))
+        outputs = model(inputs[:1].to(variational_layers(model)[0].weight_mean.device, copy=True))
     width, dtype = outputs.shape[-1], outputs.dtype
     if likelihood == "bernoulli":
         if outputs.shape != (1, 1):

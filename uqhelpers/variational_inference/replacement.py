@@ -49,8 +49,9 @@ def make_variational(model, prior_std=1.0, initial_std=INITIAL_STD, local_repara
     Raises
     ------
     ValueError
-        If there is no layer to replace, two layers share one weight, or a
-        standard deviation is not positive.
+        If there is no layer to replace, two layers share one weight, a weight
+        is lazy and still without a shape, or a standard deviation is not
+        positive.
 
     Warns
     -----
@@ -59,6 +60,11 @@ def make_variational(model, prior_std=1.0, initial_std=INITIAL_STD, local_repara
         recurrent layers, attention, other convolutions.
     """
     as_module(model)
+    for name, parameter in model.named_parameters():
+        if torch.nn.parameter.is_lazy(parameter):
+            raise ValueError(
+                f"model: expected weights that exist, got a lazy {name!r}: run an input through it first"
+            )
     options = {
         "prior_std": prior_std,
         "initial_std": initial_std,

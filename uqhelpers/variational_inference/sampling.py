@@ -221,7 +221,8 @@ def _passes(model, inputs, samples, seed, batch_size, progress):
     generator = torch.Generator(device).manual_seed(as_whole(seed, "seed", low=0))
     for _ in bar(range(samples), progress, desc="sampling", unit="network"):
         with torch.inference_mode(), evaluating(model), drawn_weights(model, generator):
-            outputs = torch.cat([model(batch.to(device)) for batch in inputs.split(batch_size)])
+            batches = (batch.to(device, copy=True) for batch in inputs.split(batch_size))
+            outputs = torch.cat([model(batch) for batch in batches])
         if outputs.ndim not in (1, 2) or len(outputs) != len(inputs):
             raise ValueError(
                 f"model: expected outputs of shape ({len(inputs)}, outputs), got {tuple(outputs.shape)}"
