@@ -27,7 +27,8 @@ def sources():
 
 def line_page(line):
     """One formula: its name, what it is, its units, what it is for and what not."""
-    words = [f"**{line['name']}** ${line['formula']}$ [{line['units']}]{{.uq-unit}}"]
+    formula = line["formula"].replace(r"\frac", r"\dfrac")  # legible in a line of print
+    words = [f"**{line['name']}** ${formula}$ [{line['units']}]{{.uq-unit}}"]
     words.append(f"[✓\u00a0{line['for']}]{{.uq-for}}")
     if "not" in line:
         words.append(f"[✗\u00a0not: {line['not']}]{{.uq-not}}")

@@ -160,7 +160,7 @@ def attack():
     panels[0].label(0.2, 0.2, "wrong and sure", "e", "end")
     panels[1].label(0.005, 0.76, "accuracy", "a", "start")
     panels[1].label(0.075, 0.42, "entropy", "c", "end")
-    panels[1].label(0.297, 0.78, "wrong and sure", "e", "end")
+    panels[1].label(0.297, 0.62, "wrong and sure", "e", "end")
     return panels
 
 
@@ -193,7 +193,7 @@ READINGS = {
         attack,
         """MC-Dropout on MNIST, pushed ever harder. *Read:* three lines together. Where accuracy falls, doubt
         should rise. *Bad:* doubt falls again, and the answers are wrong *and sure*. One step alone does not
-        show it: iterate before you believe the left picture.""",
+        show it: iterate before you believe the first picture.""",
         "decisions/adversarial.ipynb#does-doubt-rise",
     ),
 }
