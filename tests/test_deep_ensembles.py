@@ -454,6 +454,11 @@ class TestMembers:
         with pytest.raises(ValueError, match=message):
             de.fit_members(**given, progress=False)
 
+    def test_one_network_made_again_and_again_is_no_ensemble(self, moons):
+        network = small_network()
+        with pytest.raises(ValueError, match=r"^make_network: expected a new network at each call"):
+            de.fit_members(lambda: network, quick(*moons), 2, progress=False)
+
     def test_weights_that_are_not_finite_are_refused(self):
         def spoil(network, seed):
             with torch.no_grad():

@@ -727,3 +727,11 @@ def test_the_table_has_every_detector_on_every_set(monkeypatch):
     assert page.count("\n## ") == len(table.STRANGE)
     assert all(words in page for words in table.DETECTORS.values())
     assert "nan" not in page
+
+
+def test_a_network_in_a_precision_that_numpy_lacks_is_nudged_too():
+    x = np.random.default_rng(0).random((5, 4)).astype(np.float32)
+    net = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    moved = odin.perturb(net, x, 1, 0.1)
+    assert moved.dtype == np.float32
+    assert np.abs(np.abs(moved - x) - 0.1).max() < 2**-7
