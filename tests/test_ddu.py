@@ -589,3 +589,11 @@ def test_the_table_of_the_picture_has_every_row():
     page = reproduce_ddu.page(runs, 55_000)
     assert page.count("0.500 ± 0.000") == 2 * 3 * (1 + 2 * len(reproduce_ddu.STRANGE))
     assert "0.9900 ± 0.0000" in page
+
+
+def test_held_out_features_are_blamed_by_their_own_name():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    density = ddu.GaussianFeatureDensity().fit(points, np.arange(30) % 2)
+    for wrong in (np.full((3, 2), np.nan), np.ma.masked_greater(points, 0), points[:, :1], [[np.inf, 1.0]]):
+        with pytest.raises(ValueError, match=r"^held_out: expected"):
+            density.calibrate(wrong)
