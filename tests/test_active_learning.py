@@ -322,6 +322,11 @@ def test_features_of_any_unit_give_the_same_batch():
     probs, features = rng.dirichlet(np.ones(3), 20), rng.normal(size=(20, 4))
     for unit in (2.0**-600, 2.0**600):
         assert np.array_equal(al.badge(probs, unit * features, 5), al.badge(probs, features, 5))
+        assert np.array_equal(al.k_center(unit * features, 5), al.k_center(features, 5))
+        known = features[:2] + 0.1
+        assert np.array_equal(
+            al.k_center(unit * features, 5, known=unit * known), al.k_center(features, 5, known=known)
+        )
     assert len(al.badge(probs, 0 * features, 5)) == 5
 
 

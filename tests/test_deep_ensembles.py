@@ -1124,3 +1124,16 @@ def test_torch_networks_take_a_loader(moons, teachers):
     for student, inputs in zip(students, (x, loader_of(x, x)), strict=True):
         de.distill(student, inputs, probs, epochs=1, device="cpu", progress=False)
     assert np.array_equal(*(de.concentrations(student, x) for student in students))
+
+
+@pytest.mark.parametrize("unit", [2.0**-600, 2.0**600])
+def test_inputs_and_targets_of_any_unit_are_standardised(unit, cubic, moons):
+    x = moons[0].astype(np.float64)
+    plain = de.ClassificationEnsemble(members=2, epochs=3).fit(x, moons[1]).sample(x)
+    scaled = de.ClassificationEnsemble(members=2, epochs=3).fit(unit * x, moons[1])
+    assert np.array_equal(scaled.sample(unit * x), plain)
+    assert plain.std(axis=1).max() > 1e-3
+    x, y = cubic
+    plain = de.RegressionEnsemble(members=2, epochs=3).fit(x, y).sample_members(x)
+    scaled = de.RegressionEnsemble(members=2, epochs=3).fit(unit * x, unit * y).sample_members(unit * x)
+    assert np.array_equal(scaled.locations / unit, plain.locations)

@@ -43,7 +43,10 @@ def k_center(features, batch, known=None, seed=0):
         known = as_real(known, "known", ndim=2)
         if known.shape[1] != features.shape[1]:
             raise ValueError(f"known: expected {features.shape[1]} features, got {known.shape[1]}")
-        for centre in known:
+    unit = power_of_two(max(np.abs(part).max() for part in (features, known) if part is not None))
+    features = features / unit  # squares of what is left stay inside float64
+    if known is not None:
+        for centre in known / unit:
             nearest = np.minimum(nearest, _squared(features, centre))
     chosen = []
     for _ in range(batch):
