@@ -322,6 +322,11 @@ def test_features_of_any_unit_give_the_same_batch():
     probs, features = rng.dirichlet(np.ones(3), 20), rng.normal(size=(20, 4))
     for unit in (2.0**-600, 2.0**600):
         assert np.array_equal(al.badge(probs, unit * features, 5), al.badge(probs, features, 5))
+        assert np.array_equal(al.k_center(unit * features, 5), al.k_center(features, 5))
+        known = features[:2] + 0.1
+        assert np.array_equal(
+            al.k_center(unit * features, 5, known=unit * known), al.k_center(features, 5, known=known)
+        )
     assert len(al.badge(probs, 0 * features, 5)) == 5
 
 
@@ -588,6 +593,44 @@ def test_a_strategy_of_ones_own_sees_no_labels_of_candidates_and_is_held_to_the_
     for wrong in ([0, 0, 1], [0, 1], [0, 1, 500], [0.0, 1.0, 2.0]):
         with pytest.raises(ValueError, match="strategy"):
             run(World(), lambda seen, wrong=wrong: wrong)
+
+
+@pytest.mark.parametrize("strategy", ["random", "bald", lambda seen: np.arange(seen.batch)])
+@pytest.mark.parametrize("wrong", ["one of them thrice", "known", "beyond the pool", "too few", "floats"])
+def test_candidates_of_ones_own_are_different_and_have_no_label(strategy, wrong):
+    def candidates(places, rng):
+        known = np.setdiff1d(np.arange(80), places)[:3]
+        return {
+            "one of them thrice": places[[5, 5, 5, 6]],
+            "known": known,
+            "beyond the pool": [100, 101, 102],
+            "too few": places[:2],
+            "floats": places[:3] + 0.5,
+        }[wrong]
+
+    with pytest.raises(ValueError, match=r"^candidates: expected at least 3 different places out of those"):
+        run(World(), strategy, candidates=candidates, name="own")
+
+
+@pytest.mark.parametrize("strategy", ["bald", "batch_bald", "epig", "badge", "k_center"])
+def test_a_learner_that_leaves_out_inputs_is_refused_and_not_taken_for_all_of_them(strategy):
+    class Short(World):
+        def sample(self, model, x, seed):
+            return super().sample(model, x[:-1], seed)
+
+        def learner(self):
+            short = super().learner()
+            return al.Learner(short.fit, short.sample, short.evaluate, lambda model, x: x[1:])
+
+    options = {"targets": np.ones((4, 2))} if strategy == "epig" else {}
+    with pytest.raises(ValueError, match=r"^learner: expected (probabilities|features) of \d+ inputs, got"):
+        run(Short(), strategy, options=options)
+
+
+@pytest.mark.parametrize("seeds", [3, [1, 1], [0, 2, 0]])
+def test_each_loop_has_a_seed_of_its_own(seeds):
+    with pytest.raises(ValueError, match=r"^seeds: expected"):
+        run(World(), seeds=seeds)
 
 
 def test_seeds_may_run_side_by_side():

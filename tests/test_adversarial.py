@@ -550,6 +550,15 @@ class Rounded(nn.Module):
         return self.net(torch.round(pixels * self.levels) / self.levels)
 
 
+@pytest.mark.parametrize("attack", [adversarial.fgsm, adversarial.pgd, adversarial.random_search])
+def test_a_network_in_a_precision_that_numpy_lacks_is_attacked_too(attack):
+    x = images(4)
+    for epsilon in (0, 0.1):
+        moved = attack(network(0.0).to(torch.bfloat16), x, np.arange(4), epsilon)
+        assert moved.dtype == np.float32
+        assert np.abs(moved - x).max() <= epsilon + 2**-8  # bfloat16 keeps eight bits
+
+
 @pytest.fixture(scope="module")
 def honest():
     """A trained network, another one, and images that both read."""

@@ -613,6 +613,21 @@ def test_a_clinic_asks_for_one_probability_and_one_score_a_row(name, predict, st
         place.years(years=2, patients=9, onset=3, past=4)
 
 
+def test_rows_are_a_table_with_a_name_a_column_and_a_target_a_row():
+    features, targets, names = np.ones((3, 2)), np.zeros(3), ("a", "b")
+    assert len(case_study.Rows(features, targets, names)[[0, 2]]) == 2
+    for name, wrong in (
+        ("features", (features[0], targets, names)),
+        ("features", (features, targets, ("a",))),
+        ("features", (np.ma.masked_equal(features, 2), targets, names)),
+        ("targets", (features, targets[:2], names)),
+        ("targets", (features, targets[:, None], names)),
+        ("targets", (features, np.ma.masked_equal(targets, 1), names)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            case_study.Rows(*wrong)
+
+
 def test_a_part_without_rows_is_refused():
     with pytest.raises(ValueError, match=r"^shares: expected parts"):
         case_study.split([0, 1], 0)

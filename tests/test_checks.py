@@ -1,5 +1,6 @@
 """What every public function does with its arguments first."""
 
+import importlib
 import re
 import warnings
 
@@ -189,3 +190,153 @@ class TestSettings:
         assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
         with pytest.raises(ValueError, match=r"^seed: expected"):
             checks.as_generator(-1)
+
+
+# --- every function that takes arrays ---------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+N = 12
+PROBS, SAMPLED = RNG.dirichlet(np.ones(3), N), RNG.dirichlet(np.ones(3), (4, N))
+LABELS, FLAGS = np.arange(N) % 3, np.arange(N) % 2 == 0
+POINTS, VALUES, OTHERS, ABOVE = (RNG.normal(size=s) for s in ((N, 2), N, N, N))
+ABOVE, UNIT, SQUARE = np.exp(ABOVE), RNG.random(N), RNG.normal(size=(4, N))
+TABLE = {"first": SQUARE, "second": -SQUARE, "first_resampled": SQUARE, "second_resampled": SQUARE}
+ONE = {"probs": PROBS}
+LABELLED = {"probs": PROBS, "labels": LABELS}
+SCORED = {"score": VALUES, "wrong": FLAGS}
+NORMAL = {"mean": VALUES, "std": ABOVE, "y": OTHERS}
+PRICES = {"miss": 10, "needless": 1}
+CALLS = {
+    "active_learning": {
+        "score": {"probs": SAMPLED},
+        "acquire": {"probs": SAMPLED, "batch": 2},
+        "power_bald": {"scores": ABOVE, "batch": 2},
+        "epig": {"probs": SAMPLED, "targets": SAMPLED[:, :3]},
+        "batch_bald": {"probs": SAMPLED, "batch": 2},
+        "joint_mutual_information": {"probs": SAMPLED, "indices": LABELS[:2]},
+        "badge": {"probs": PROBS, "features": POINTS, "batch": 2},
+        "gradient_gram": {"probs": PROBS, "features": POINTS, "places": LABELS[:2]},
+        "k_center": {"features": POINTS, "known": POINTS[:2], "batch": 2},
+        "draw": {"scores": ABOVE, "count": 2},
+        "lure_risk": {"losses": ABOVE, "chances": np.full(N, 0.5), "pool": 20},
+    },
+    "calibration": {"brier_decomposition": LABELLED},
+    "case_study": {
+        "split": {"labels": LABELS, "seed": 0, "shares": np.array([0.5, 0.5])},
+        "over_splits": {"values": VALUES, "learned": 30, "judged": 10},
+        "expected_price": {"probs": UNIT, **PRICES},
+        "price": {"acted": FLAGS, "events": ~FLAGS, **PRICES},
+        "cheapest": {"probs": UNIT, "doubts": UNIT, **PRICES},
+        "online_p_values": {"past": VALUES, "stream": OTHERS, "seed": 0},
+        "gap_bets": {"labels": FLAGS, "probs": UNIT},
+        "miss_chances": {"misses": FLAGS, "n": 20, "alpha": 0.1},
+        "wealth": {"factors": ABOVE},
+        "adwin": {"values": UNIT},
+        "page_hinkley": {"values": VALUES},
+        "repeated_test": {"misses": FLAGS, "alpha": 0.1, "window": 5},
+        "magnified": {"features": POINTS, "names": ("a radius", "b"), "size": 0.1},
+    },
+    "confidnet": {"true_class_probability": LABELLED},
+    "conformal": {
+        "quantile": {"scores": VALUES, "alpha": 0.3, "weights": ABOVE, "new_weights": ABOVE},
+        "p_values": {"calibration": VALUES, "scores": OTHERS},
+        "adaptive_scores": {"probs": PROBS, "u": UNIT},
+        "lac_scores": ONE,
+        "jackknife_plus": {"residuals": ABOVE, "predictions": SQUARE.T, "alpha": 0.3},
+        "cv_plus": {"residuals": ABOVE, "predictions": SQUARE, "folds": np.arange(N) % 4, "alpha": 0.3},
+        "control_risk": {"losses": np.sort(PROBS)[:, ::-1], "alpha": 0.6},
+        "coverage_report": {"sets": PROBS > 0.2, "targets": LABELS, "by": LABELS},
+        "set_sizes": {"sets": PROBS > 0.2},
+    },
+    "credal": {
+        "Box": {"lower": PROBS * 0.8, "upper": np.minimum(PROBS * 1.2, 1)},
+        "from_ensemble": {"probs": SAMPLED},
+        "imprecise_dirichlet": {"counts": np.ones((2, 3))},
+    },
+    "ddu": {
+        "ddu_score": {"log_density": VALUES},
+        "quantile": {"log_density": VALUES, "held_out": OTHERS},
+    },
+    "deep_ensembles": {
+        "disagreement": {"probs": SAMPLED},
+        "dirichlet_decomposition": {"concentrations": 1 + PROBS},
+        "dirichlet_nll": {"concentrations": 1 + PROBS, "probs": SAMPLED},
+        "mixture_moments": {"locations": SQUARE, "scales": np.exp(SQUARE)},
+        "mixture_nll": {"locations": SQUARE, "scales": np.exp(SQUARE), "targets": VALUES},
+    },
+    "evidential": {
+        "decompose": {"alpha": 1 + PROBS},
+        "dirichlet_kl": {"alpha": 1 + PROBS, "beta": 2 + PROBS},
+        "sample": {"alpha": 1 + PROBS},
+        "nig_nll": {"y": VALUES, "gamma": OTHERS, "nu": ABOVE, "alpha": 1 + ABOVE, "beta": ABOVE},
+    },
+    "features": {"to_unit_length": {"features": POINTS}},
+    "first_classifier": {
+        "class_scores": {"predictions": LABELS, "labels": LABELS, "classes": 3, "priors": PROBS[0]},
+        "in_another_mix": {"probs": PROBS, "old": PROBS[0], "new": PROBS[1]},
+        "most_confident_errors": LABELLED,
+        "neighbours_kept": {"points": POINTS, "shown": POINTS, "k": 2},
+    },
+    "language_models": {
+        "meaning_probs": {"log_probs": np.log(PROBS), "meanings": LABELS[:3]},
+        "good_turing": {"counts": LABELS},
+        "abstention_policy": {"confidence": UNIT},
+    },
+    "laplace": {
+        "probit": {"mean": POINTS, "variance": np.exp(POINTS)},
+        "pairwise_probit": {"mean": POINTS, "covariance": np.tile(np.eye(2), (N, 1, 1))},
+    },
+    "leaderboard": {
+        "difference": {"first": VALUES, "second": OTHERS},
+        "agreement": {**TABLE, "draws": 9},
+        "pareto_front": {"costs": VALUES, "losses": OTHERS},
+        "split_at_random": {"total": ABOVE},
+        "pairwise_divergence": {"probs": SAMPLED},
+        "rank_correlation": {"first": VALUES, "second": OTHERS},
+    },
+    "logistic": {
+        "map_estimate": {"inputs": POINTS, "labels": FLAGS},
+        "hessian": {"weights": np.ones(2), "inputs": POINTS},
+        "total_variation": {"probs": PROBS, "other": PROBS[::-1]},
+    },
+    "mcmc": {name: {"draws": SQUARE} for name in ("r_hat", "effective_sample_size", "monte_carlo_error")},
+    "metrics": {
+        **dict.fromkeys(("margin", "max_probability", "msp_score", "predictive_entropy"), ONE),
+        **dict.fromkeys(
+            ("accuracy", "brier_score", "expected_calibration_error", "calibration_gap"), LABELLED
+        ),
+        **dict.fromkeys(("aurc", "eaurc", "augrc", "risk_coverage", "accuracy_coverage"), SCORED),
+        **dict.fromkeys(("gaussian_nll", "crps_gaussian", "regression_calibration_curve"), NORMAL),
+        "decompose": {"probs": SAMPLED},
+        "auroc": {"score": VALUES, "positive": FLAGS},
+        "interval_coverage": {"lower": VALUES - 1, "upper": VALUES + 1, "y": OTHERS},
+        "reliability_from_confidence": {"confidence": UNIT, "correct": FLAGS},
+        "fit_temperature": {"logits": 9 * np.eye(3)[LABELS], "labels": LABELS * (UNIT < 0.8)},
+    },
+    "odin": {name: {"logits": POINTS} for name in ("energy_score", "max_logit_score", "softmax_score")},
+}
+ARGUMENTS = [
+    (f"{module}.{function}", name)
+    for module, functions in CALLS.items()
+    for function, given in functions.items()
+    for name, value in given.items()
+    if isinstance(value, np.ndarray)
+]
+
+
+@pytest.mark.parametrize(("path", "name"), ARGUMENTS)
+def test_no_array_is_taken_that_holds_no_plain_numbers(path, name):
+    """Masks, complex numbers, missing values, and none at all: refused by the argument's name."""
+    module, function = path.split(".")
+    call = getattr(importlib.import_module(f"uqhelpers.{module}"), function)
+    given = CALLS[module][function]
+    call(**given)
+    whole = given[name].astype(float)
+    missing = whole.astype(object)
+    missing.flat[0] = None
+    nan = whole.copy()
+    nan.flat[0] = np.nan
+    masked = np.ma.masked_equal(given[name], given[name].flat[0])
+    for kind in (masked, whole + 0j, missing, nan, given[name][:0], "text"):
+        with pytest.raises(ValueError, match=rf"^{name}\b"):
+            call(**(given | {name: kind}))

@@ -601,3 +601,11 @@ def test_one_logit_is_the_log_odds_of_class_one():
     assert said.probs[:, 1] == pytest.approx(1 / (1 + np.exp(-odds)), rel=1e-6)
     assert said.probs.shape == (len(x), 2)
     assert said.aleatoric.min() > 0.01
+
+
+def test_held_out_features_are_blamed_by_their_own_name():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    density = ddu.GaussianFeatureDensity().fit(points, np.arange(30) % 2)
+    for wrong in (np.full((3, 2), np.nan), np.ma.masked_greater(points, 0), points[:, :1], [[np.inf, 1.0]]):
+        with pytest.raises(ValueError, match=r"^held_out: expected"):
+            density.calibrate(wrong)

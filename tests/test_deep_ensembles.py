@@ -454,6 +454,11 @@ class TestMembers:
         with pytest.raises(ValueError, match=message):
             de.fit_members(**given, progress=False)
 
+    def test_one_network_made_again_and_again_is_no_ensemble(self, moons):
+        network = small_network()
+        with pytest.raises(ValueError, match=r"^make_network: expected a new network at each call"):
+            de.fit_members(lambda: network, quick(*moons), 2, progress=False)
+
     def test_weights_that_are_not_finite_are_refused(self):
         def spoil(network, seed):
             with torch.no_grad():
@@ -1191,3 +1196,16 @@ def test_strengths_of_an_attack_are_kept_as_they_came():
     ensemble = de.RegressionEnsemble(adversarial="gradient_sign", epsilon=epsilon)
     epsilon[:] = 99
     assert ensemble.epsilon.tolist() == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("unit", [2.0**-600, 2.0**600])
+def test_inputs_and_targets_of_any_unit_are_standardised(unit, cubic, moons):
+    x = moons[0].astype(np.float64)
+    plain = de.ClassificationEnsemble(members=2, epochs=3).fit(x, moons[1]).sample(x)
+    scaled = de.ClassificationEnsemble(members=2, epochs=3).fit(unit * x, moons[1])
+    assert np.array_equal(scaled.sample(unit * x), plain)
+    assert plain.std(axis=1).max() > 1e-3
+    x, y = cubic
+    plain = de.RegressionEnsemble(members=2, epochs=3).fit(x, y).sample_members(x)
+    scaled = de.RegressionEnsemble(members=2, epochs=3).fit(unit * x, unit * y).sample_members(unit * x)
+    assert np.array_equal(scaled.locations / unit, plain.locations)

@@ -301,6 +301,13 @@ def test_what_stands_behind_the_end_makes_no_answer_of_its_own():
     assert semantic_entropy(answers, same, end=END) == pytest.approx(counted)
 
 
+@pytest.mark.parametrize("token", [np.nan, 0.5, np.inf])
+def test_tokens_are_whole_numbers(token):
+    answers = np.array([[[3.0, 4.0], [3.0, token]]])
+    with pytest.raises(ValueError, match=r"^answers: expected"):
+        semantic_entropy(answers, [[0, 1]])
+
+
 def test_one_text_may_have_two_log_probs_that_differ_by_rounding_alone():
     texts, groups = [["a", "a", "b"]], [[0, 0, 1]]
     want = semantic_entropy([["a", "b"]], [[0, 1]], np.log([[0.6, 0.2]]), kind="weighted")

@@ -735,3 +735,11 @@ def test_log_probabilities_have_no_energy():
     assert odin.softmax_score(logs) == pytest.approx(odin.softmax_score(logits))
     with pytest.raises(ValueError, match=r"logits: expected logits, .* are these log probabilities"):
         odin.energy_score(logs)
+
+
+def test_a_network_in_a_precision_that_numpy_lacks_is_nudged_too():
+    x = np.random.default_rng(0).random((5, 4)).astype(np.float32)
+    net = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    moved = odin.perturb(net, x, 1, 0.1)
+    assert moved.dtype == np.float32
+    assert np.abs(np.abs(moved - x) - 0.1).max() < 2**-7

@@ -110,7 +110,7 @@ def from_ensemble(probs, kind="box"):
     Wang, Cuzzolin et al. (2024), Credal deep ensembles for uncertainty
     quantification, for boxes; Hüllermeier and Waegeman (2021), section 4.6.
     """
-    hull = Hull(probs)
+    hull = Hull(as_distributions(probs, "SNC"))
     if as_choice(kind, "kind", ("box", "hull")) == "hull":
         return hull
     return Box(hull.members.min(axis=0), hull.members.max(axis=0))

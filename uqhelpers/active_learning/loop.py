@@ -146,6 +146,7 @@ def simulate(
     batch, rounds : int
         Labels asked for at a time, and how often.
     seeds : sequence of int
+        All different: one seed is one loop.
     candidates : int or callable, optional
         Only so many unlabelled inputs, drawn anew each round, are looked at;
         or a function of their places and a generator that returns some of
@@ -207,7 +208,11 @@ def simulate(
     described = json.loads(json.dumps(described))
     import joblib
 
+    if not hasattr(seeds, "__iter__"):
+        raise ValueError(f"seeds: expected some, one a loop, got {seeds!r}")
     jobs = [as_whole(seed, "seeds", low=0) for seed in seeds]
+    if len(set(jobs)) < len(jobs):
+        raise ValueError(f"seeds: expected different ones, a loop each, got {jobs}")
     run = joblib.delayed(_loop)
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     found = parallel(run(plan, inputs, labels, seed, folder, described) for seed in jobs)
@@ -286,7 +291,7 @@ def _ask(plan, model, inputs, labels, asked, seed, round_):
     left = np.setdiff1d(np.arange(len(inputs)), asked)
     rng = np.random.default_rng([seed, DRAWN, round_])
     if callable(plan.candidates):
-        left = np.asarray(plan.candidates(left, rng))
+        left = _some_of(left, plan.candidates(left, rng), plan.batch)
     elif plan.candidates is not None and plan.candidates < len(left):
         # By a lot for each input of the pool: strategies that have asked alike see alike.
         lots = rng.random(len(inputs))
@@ -311,21 +316,50 @@ def _ask(plan, model, inputs, labels, asked, seed, round_):
     return left[places].tolist()
 
 
+def _some_of(left, chosen, least):
+    """What a function of one's own chose to look at: different places, none of which has been asked about."""
+    places = to_numpy(chosen, "candidates")
+    different = places.ndim == 1 and len(np.unique(places)) == len(places) >= least
+    if not different or places.dtype.kind not in "iu" or not np.isin(places, left).all():
+        raise ValueError(
+            f"candidates: expected at least {least} different places out of those without a label, "
+            f"got {places.tolist()}"
+        )
+    return places
+
+
+def _told(values, inputs, name):
+    """What a learner says of some inputs, if it is about each of them."""
+    axis = 1 if np.ndim(values) == 3 else 0
+    if np.ndim(values) > axis and np.shape(values)[axis] != len(inputs):
+        raise ValueError(
+            f"learner: expected {name} of {len(inputs)} inputs, got an array of shape {np.shape(values)}"
+        )
+    return values
+
+
 def _acquire(plan, model, inputs, left, asked, draw):
     learner, options = plan.learner, dict(plan.options)
+
+    def sampled(some):
+        return _told(learner.sample(model, some, draw), some, "probabilities")
+
+    def featured(some):
+        return _told(learner.features(model, some), some, "features")
+
     if plan.strategy == "random":
         return as_generator(draw).permutation(len(left))[: plan.batch]
     if plan.strategy in STREAMED:
         parts = (left[start : start + plan.chunk] for start in range(0, len(left), plan.chunk))
-        probs = (learner.sample(model, inputs[part], draw) for part in parts)
+        probs = (sampled(inputs[part]) for part in parts)
     else:
-        probs = learner.sample(model, inputs[left], draw)
+        probs = sampled(inputs[left])
     if plan.strategy == "epig":
-        options["targets"] = learner.sample(model, options["targets"], draw)
+        options["targets"] = sampled(options["targets"])
     if "features" in OPTIONS.get(plan.strategy, ()):
-        options["features"] = learner.features(model, inputs[left])
+        options["features"] = featured(inputs[left])
     if plan.strategy == "k_center":
-        options["known"] = learner.features(model, inputs[np.array(asked)])
+        options["known"] = featured(inputs[np.array(asked)])
     return acquire(probs, plan.strategy, plan.batch, draw, **options)
 
 

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from uqhelpers._checks import as_number, as_whole
+from uqhelpers._checks import as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
 from uqhelpers.adversarial.gains import as_gain, average, checked
 from uqhelpers.adversarial.spaces import Space
@@ -323,11 +323,11 @@ class _Attack:
     def run(self, attack):
         """``attack(part, labels, number)`` on every batch, the networks in evaluation mode."""
         if self.epsilon == 0:
-            return self.inputs.cpu().numpy()
+            return to_numpy(self.inputs, "inputs")
         batches = zip(self.inputs.split(self.batch_size), self.labels.split(self.batch_size), strict=True)
         with self.victim.settled(), torch.inference_mode(False):
             parts = [attack(part, labels, number) for number, (part, labels) in enumerate(batches)]
-        return torch.cat(parts).cpu().numpy()
+        return to_numpy(torch.cat(parts), "inputs")
 
     def gain(self, part, labels, draw):
         """What the attacker has gained on each input of a batch."""

@@ -31,6 +31,15 @@ class Rows:
     targets: np.ndarray
     names: tuple
 
+    def __post_init__(self):
+        features, targets = to_numpy(self.features, "features"), to_numpy(self.targets, "targets")
+        if features.ndim != 2 or features.shape[1] != len(self.names):
+            raise ValueError(
+                f"features: expected shape (rows, {len(self.names)}), a column a name, got {features.shape}"
+            )
+        if targets.shape != features.shape[:1]:
+            raise ValueError(f"targets: expected {len(features)}, one a row, got shape {targets.shape}")
+
     def __len__(self):
         return len(self.targets)
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from uqhelpers._checks import as_choice, as_number, as_scores
+from uqhelpers._checks import as_choice, as_number, as_real, as_scores
 from uqhelpers.features import ClassGaussians, as_arrays, as_features, class_members, class_moments
 
 __all__ = ["GaussianFeatureDensity", "ddu_score", "quantile"]
@@ -166,7 +166,7 @@ class GaussianFeatureDensity:
             If a tenth of them are.
         """
         self._check_fitted()
-        held_out = as_features(held_out, "held_out", width=self.means.shape[1])
+        held_out = as_features(as_real(held_out, "held_out"), "held_out", width=self.means.shape[1])
         known = np.isin(_fingerprints(held_out), self._seen).mean()
         if known > 0.5:
             raise ValueError(

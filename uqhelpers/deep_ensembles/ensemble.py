@@ -10,6 +10,7 @@ import numpy as np
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole
 from uqhelpers.batches import join
 from uqhelpers.deep_ensembles.paths import as_positions
+from uqhelpers.features import power_of_two
 
 ACTIVATIONS = ("relu", "tanh", "gelu")
 PENALTIES = ("squared", "norm")
@@ -276,8 +277,10 @@ def jax_part():
 
 def centre_and_scale(table):
     """Mean and standard deviation of each column, and 1 where only rounding makes it vary."""
-    mean, std = table.mean(axis=0), table.std(axis=0)
-    return mean, np.where(std > 1e-13 * np.abs(table).max(axis=0), std, 1.0)
+    unit = power_of_two(np.abs(table).max(axis=0))  # squares of what is left stay inside float64
+    scaled = table / unit
+    mean, std = scaled.mean(axis=0), scaled.std(axis=0)
+    return mean * unit, np.where(std > 1e-13 * np.abs(scaled).max(axis=0), std * unit, 1.0)
 
 
 def _as_widths(hidden):

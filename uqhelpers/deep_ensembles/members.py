@@ -141,6 +141,8 @@ def fit_members(
             "are kept in a folder; got None"
         )
     networks = [_new_network(make_network, one) for one in seeds]
+    if len(set(map(id, networks))) < len(networks):
+        raise ValueError("make_network: expected a new network at each call, got one of them twice")
     facts = [_facts(network, one, described) for network, one in zip(networks, seeds, strict=True)]
     missing = list(range(len(seeds)))
     if folder is not None:

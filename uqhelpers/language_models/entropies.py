@@ -210,6 +210,8 @@ def _as_answers(answers, end):
     array = to_numpy(answers, "answers")
     if array.ndim != 3 or array.size == 0:
         raise ValueError(f"answers: expected shape (prompts, answers, tokens) or texts, got {array.shape}")
+    if not (np.isfinite(array).all() and np.array_equal(np.round(array), array)):
+        raise ValueError(f"answers: expected tokens, whole numbers, got others of type {array.dtype}")
     if end is None:
         return array
     ended = np.cumsum(array == as_whole(end, "end", low=0), axis=-1) > 0

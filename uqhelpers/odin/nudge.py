@@ -83,7 +83,7 @@ def perturb(model, inputs, temperature=1000.0, epsilon=0.0014, std=None, batch_s
     settings, inputs = _Settings.of(model, inputs, temperature, epsilon, std, batch_size)
     with evaluating(model):
         parts = [settings.moved(model, part, epsilon) for part in settings.parts(model, inputs)]
-    return torch.cat(parts).cpu().numpy()
+    return to_numpy(torch.cat(parts), "inputs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ def _grid(model, inputs, temperatures, epsilons, std, batch_size):
 def _of_argument(name, inputs, model):
     """A NumPy array of some inputs, named in the error if it is none."""
     if is_loader(inputs):
-        return as_inputs(inputs, model).cpu().numpy()
+        return to_numpy(as_inputs(inputs, model), name)
     array = to_numpy(inputs, name)
     if array.ndim < 2 or array.size == 0:
         raise ValueError(f"{name}: expected at least one input, shape (inputs, ...), got shape {array.shape}")
