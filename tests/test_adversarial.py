@@ -899,3 +899,10 @@ def test_a_certificate_is_judged_by_classes(labels):
     certificate = adversarial.Certificate(np.array([0, -1, 1]), np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match=r"^labels: expected"):
         certificate.certified_accuracy(labels, 0.1)
+
+
+@pytest.mark.parametrize("attack", [adversarial.fgsm, adversarial.pgd, adversarial.random_search])
+def test_a_budget_beyond_single_precision_is_refused(attack):
+    x = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
+    with pytest.raises(ValueError, match=r"^epsilon: expected a number in"):
+        attack(torch.nn.Linear(3, 2), x, [0, 1, 0, 1, 0], 1e39)

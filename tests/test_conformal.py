@@ -581,3 +581,10 @@ def test_losses_in_single_precision_reach_their_bound_and_do_not_exceed_it():
         wide = conformal.control_risk(losses, 0.05, method, bound=0.1)
         narrow = conformal.control_risk(losses.astype(np.float32), 0.05, method, bound=0.1)
         assert np.array_equal(narrow.evidence, wide.evidence)
+
+
+@pytest.mark.parametrize("far", [np.inf, -np.inf, 1e300])
+def test_a_group_that_no_whole_number_names_is_refused(far):
+    probs, groups = np.full((6, 2), 0.5), np.array([0, 0, 0, 1, 1, far])
+    with pytest.raises(ValueError, match=r"^groups: expected 6 whole numbers"):
+        conformal.SplitClassifier(by="group").fit(probs, np.zeros(6, int), groups=groups)

@@ -1118,3 +1118,14 @@ def test_the_moments_of_a_mixture_come_in_the_unit_of_the_members(unit):
         scaled = de.mixture_moments(units * locations, None if given is None else units * given, "laplace")
         for name in ("mean", "epistemic", "total", "aleatoric"):
             assert np.array_equal(getattr(scaled, name), units * getattr(plain, name)), name
+
+
+def test_a_student_that_ends_in_a_softmax_is_refused():
+    x, probs = np.random.default_rng(0).normal(size=(30, 2)), np.full((3, 30, 4), 0.25)
+    student = torch.nn.Sequential(MLP(2, 4), torch.nn.Softmax(1))
+    for method in ("mean", "distribution"):
+        with pytest.raises(ValueError, match="student: expected logits, got rows that sum to 1"):
+            de.distill(student, x, probs, method=method, epochs=1, progress=False)
+    for use in (de.concentrations, de.predict_distilled):
+        with pytest.raises(ValueError, match="student: expected logits, got rows that sum to 1"):
+            use(student, x)

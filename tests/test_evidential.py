@@ -561,3 +561,9 @@ def test_a_softmax_in_half_precision_is_no_dirichlet_either(precision):
         evidential.predict(net, blobs()[0])
     with pytest.raises(ValueError, match="alpha: expected concentrations, got rows that sum to 1"):
         EvidentialLoss()(net(torch.tensor(blobs()[0]).to(precision)), torch.tensor(blobs()[1]))
+
+
+@pytest.mark.parametrize("bad", [["a", "b"], None, [0 + 1j, 1], torch.tensor([0 + 1j, 1 + 0j])])
+def test_labels_of_another_kind_are_refused_by_name(bad):
+    with pytest.raises(ValueError, match=r"^labels: expected"):
+        evidential_loss(tensor(np.full((2, 3), 2.0)), bad)

@@ -735,3 +735,15 @@ def test_log_probabilities_have_no_energy():
     assert odin.softmax_score(logs) == pytest.approx(odin.softmax_score(logits))
     with pytest.raises(ValueError, match=r"logits: expected logits, .* are these log probabilities"):
         odin.energy_score(logs)
+
+
+def test_a_step_that_single_precision_cannot_hold_is_refused():
+    for use in (odin.perturb, odin.odin_score):
+        with pytest.raises(ValueError, match=r"^epsilon: expected a number in"):
+            use(network().float(), images(), epsilon=1e39)
+
+
+def test_the_coldest_step_is_that_towards_the_winner_and_away_from_the_second():
+    cold, cool = (odin.perturb(network().float(), images(), t, 0.1) for t in (1e-300, 1e-20))
+    assert np.array_equal(cold, cool)
+    assert (cold != images().astype(np.float32)).any()

@@ -868,3 +868,11 @@ def test_a_loader_gives_what_its_arrays_give():
     assert torch.equal(nets[0][0].weight_mean, nets[1][0].weight_mean)
     assert vi.evidence_bound(nets[0], loader) == vi.evidence_bound(nets[0], x, y)
     assert np.array_equal(vi.predict(nets[0], loader).mean, vi.predict(nets[0], x).mean)
+
+
+def test_a_softmax_before_the_categorical_likelihood_is_refused():
+    with training.seeded(0):
+        net = vi.make_variational(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Softmax(1)))
+    x, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    with pytest.raises(ValueError, match="model: expected logits, got rows that sum to 1"):
+        vi.fit_variational(net, x, labels, epochs=1, progress=False)

@@ -118,6 +118,11 @@ class Clinic:
         if size not in self._seen:
             shown = magnified(self.features, self.names, size)
             probs = as_real(self.predict(shown), "predict", ndim=1)
+            if probs.min() < 0 or probs.max() > 1:
+                raise ValueError(
+                    f"predict: expected probabilities of the event, got {probs.min():.4g} to "
+                    f"{probs.max():.4g}: are these logits?"
+                )
             self._seen[size] = probs, as_real(self.strangeness(shown), "strangeness", ndim=1)
         return self._seen[size]
 

@@ -147,6 +147,7 @@ def distill(
     if len(inputs) != probs.shape[1]:
         raise ValueError(f"probs: expected predictions for {len(inputs)} inputs, got {probs.shape[1]}")
     as_choice(method, "method", METHODS)
+    _refuse_probabilities(student, training.predict_outputs(student, inputs[: training.FEW]))
     epochs, batch_size = as_whole(epochs, "epochs"), as_whole(batch_size, "batch_size")
     temperature = as_number(temperature, "temperature", low=1)
     smoothing = as_number(smoothing, "smoothing", low=0, high=1, open_low=True)
@@ -180,6 +181,12 @@ def distill(
         device=device,
         progress=progress,
     )
+
+
+def _refuse_probabilities(student, outputs):
+    precision = next(student.parameters()).dtype
+    if training.are_probabilities(torch.as_tensor(outputs), precision):
+        raise ValueError("student: expected logits, got rows that sum to 1: leave the softmax out")
 
 
 def _soft_cross_entropy(outputs, targets):
@@ -227,6 +234,7 @@ def concentrations(student, inputs, batch_size=500):
         Concentrations, from exp(-10) to exp(10).
     """
     outputs = training.predict_outputs(student, inputs, batch_size)
+    _refuse_probabilities(student, outputs)
     return np.exp(outputs.clip(-LARGEST_LOG, LARGEST_LOG))
 
 

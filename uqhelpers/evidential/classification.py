@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_number, as_whole
+from uqhelpers._checks import as_choice, as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
 from uqhelpers.evidential.dirichlet import decompose
 from uqhelpers.evidential.heads import expect_above, wide
@@ -203,7 +203,10 @@ def _as_alpha_tensor(alpha):
 
 
 def _as_label_tensor(labels, alpha, low=0):
-    labels = torch.as_tensor(labels, device=alpha.device)
+    labels = labels if torch.is_tensor(labels) else torch.from_numpy(np.array(to_numpy(labels, "labels")))
+    labels = labels.to(alpha.device)
+    if labels.is_complex():
+        raise ValueError(f"labels: expected whole numbers, got {labels.dtype}")
     if labels.shape != alpha.shape[:1]:
         raise ValueError(f"labels: expected {len(alpha)}, one an input, got shape {tuple(labels.shape)}")
     whole = labels.long()
