@@ -611,3 +611,9 @@ def test_a_clinic_is_told_probabilities():
     clinic = case_study.Clinic(rows, rows[:, 0] > 0, lambda x: 9 * x[:, 0], lambda x: x[:, 1], ("a", "b"))
     with pytest.raises(ValueError, match=r"^predict: expected probabilities .* are these logits\?"):
         clinic.years(years=1, patients=5, onset=2, past=5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**1023])
+def test_a_threshold_does_not_depend_on_the_unit_of_the_prices(unit):
+    assert case_study.cost_threshold(unit, unit / 4) == case_study.cost_threshold(4, 1) == 0.2
+    assert case_study.referral_zone(unit, unit, unit) == (0.5, 0.5)

@@ -1129,3 +1129,12 @@ def test_a_student_that_ends_in_a_softmax_is_refused():
     for use in (de.concentrations, de.predict_distilled):
         with pytest.raises(ValueError, match="student: expected logits, got rows that sum to 1"):
             use(student, x)
+
+
+def test_concentrations_that_leave_a_density_no_digits_are_refused():
+    assert de.dirichlet_nll([[1e10, 1e10]], [[[0.5, 0.5]]]) == pytest.approx(
+        -0.5 * np.log(8e10 / (2 * np.pi)),
+        abs=0.01,  # a Gaussian of variance 1 / 8e10
+    )
+    with pytest.raises(ValueError, match=r"^concentrations: expected at most 1e\+10"):
+        de.dirichlet_nll([[1e15, 1e15]], [[[0.5, 0.5]]])

@@ -775,3 +775,8 @@ def test_the_library_takes_a_loader():
     net, (x, y) = classifier(), labelled()
     expected = laplace_torch(net, x, y).predict(x)
     assert laplace_torch(net, loader(x, y)).predict(x) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_widest_logits_shrink_to_what_is_left_and_not_to_nothing():
+    assert laplace.kappa([1.7e308])[0] == pytest.approx(np.sqrt(8 / np.pi / 1.7e308))
+    assert laplace.probit([[1e200, 0.0]], [[1.7e308, 1.0]])[0, 0] == 1

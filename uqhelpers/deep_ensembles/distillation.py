@@ -10,6 +10,7 @@ from uqhelpers.metrics import Decomposition
 
 METHODS = ("distribution", "mean")
 TEMPERATURE, SMOOTHING = 10.0, 1e-3
+LARGEST = 1e10  # concentration whose log gamma leaves a density some digits
 LARGEST_LOG = 10.0  # beyond, a Dirichlet is a point, and its likelihood has no end
 
 
@@ -19,7 +20,7 @@ def dirichlet_nll(concentrations, probs):
     Parameters
     ----------
     concentrations : array, shape (N, C)
-        Above 0, one Dirichlet an input.
+        Above 0 and at most 1e10, one Dirichlet an input.
     probs : array, shape (M, N, C)
         What ``M`` members predict, no probability 0.
 
@@ -34,6 +35,11 @@ def dirichlet_nll(concentrations, probs):
     section 3.
     """
     alphas = _as_concentrations(concentrations)
+    if alphas.max() > LARGEST:
+        raise ValueError(
+            f"concentrations: expected at most {LARGEST:g}, beyond which log gammas exceed the density's "
+            f"digits, got {alphas.max():.4g}"
+        )
     probs = as_distributions(probs, "SNC")
     if probs.shape[1:] != alphas.shape:
         raise ValueError(
