@@ -985,3 +985,10 @@ def test_the_labels_of_a_sweep_are_its_own():
     found = adversarial.sweep(lambda x, y, e: x, lambda x: np.eye(3), np.zeros((3, 2)), labels, [0.0, 0.1])
     labels[:] = 0
     assert found.accuracy.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("attack", [adversarial.fgsm, adversarial.pgd, adversarial.random_search])
+def test_a_budget_beyond_single_precision_is_refused(attack):
+    x = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
+    with pytest.raises(ValueError, match=r"^epsilon: expected a number in"):
+        attack(torch.nn.Linear(3, 2), x, [0, 1, 0, 1, 0], 1e39)

@@ -667,3 +667,28 @@ def test_scores_of_two_precisions_tie_where_they_are_the_same_number(kinds):
     alike = case_study.online_p_values(past, stream, 0)
     mixed = case_study.online_p_values(past.astype(kinds[0]), stream.astype(kinds[1]), 0)
     assert np.array_equal(mixed, alike)
+
+
+def test_a_row_without_a_class_is_in_no_part_and_refused():
+    with pytest.raises(ValueError, match=r"^labels: expected a class for each row, got NaN"):
+        case_study.split([0.0, 1.0, np.nan] * 20, 0)
+
+
+def test_a_miss_is_one_in_single_precision_too():
+    ranks = np.array([0.1, 0.2, 0.3, 0.6, 0.7, 1.0])
+    for alpha in (0.1, 0.2, 0.3):
+        bet = case_study.miss_bet(alpha)
+        assert np.array_equal(bet(ranks.astype(np.float32)), bet(ranks))
+
+
+def test_a_clinic_is_told_probabilities():
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    clinic = case_study.Clinic(rows, rows[:, 0] > 0, lambda x: 9 * x[:, 0], lambda x: x[:, 1], ("a", "b"))
+    with pytest.raises(ValueError, match=r"^predict: expected probabilities .* are these logits\?"):
+        clinic.years(years=1, patients=5, onset=2, past=5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**1023])
+def test_a_threshold_does_not_depend_on_the_unit_of_the_prices(unit):
+    assert case_study.cost_threshold(unit, unit / 4) == case_study.cost_threshold(4, 1) == 0.2
+    assert case_study.referral_zone(unit, unit, unit) == (0.5, 0.5)

@@ -705,3 +705,10 @@ def test_a_confidence_is_refused_where_only_the_mean_is_controlled():
     with pytest.raises(ValueError, match=r'delta: has no effect on the method "crc", got 0\.01'):
         conformal.control_risk(losses, 0.1, delta=0.01)
     assert conformal.control_risk(losses, 0.1, "crc", delta=0.1).index == 0
+
+
+@pytest.mark.parametrize("far", [np.inf, -np.inf, 1e300])
+def test_a_group_that_no_whole_number_names_is_refused(far):
+    probs, groups = np.full((6, 2), 0.5), np.array([0, 0, 0, 1, 1, far])
+    with pytest.raises(ValueError, match=r"^groups: expected 6 whole numbers"):
+        conformal.SplitClassifier(by="group").fit(probs, np.zeros(6, int), groups=groups)

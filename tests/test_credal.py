@@ -326,3 +326,19 @@ def test_no_act_depends_on_the_unit_of_what_acts_are_worth(rule, kind):
     ]
     assert 6 <= found[0].sum() < 24
     assert all(np.array_equal(other, found[0]) for other in found[1:])
+
+
+@pytest.mark.parametrize("rule", ["dominance", "maximality", "e-admissibility", "maximin"])
+def test_no_act_depends_on_where_what_acts_are_worth_begins(rule):
+    hull = credal.from_ensemble(np.random.default_rng(2).dirichlet(np.full(3, 9.0), size=(4, 6)), "hull")
+    utility = np.vstack([np.eye(3), np.full(3, 0.5)])
+    assert np.array_equal(credal.decide(hull, rule, utility + 2.0**40), credal.decide(hull, rule, utility))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_bounds_may_be_rounded_to_lower_precision(kind):
+    probs = np.random.default_rng(0).dirichlet(np.ones(10), size=50)
+    rounded = credal.Box(probs.astype(kind), probs.astype(kind))
+    assert credal.upper_entropy(rounded) == pytest.approx(predictive_entropy(probs), abs=1e-2)
+    with pytest.raises(ValueError, match="lower: expected sums"):
+        credal.Box((0.5 * probs).astype(kind), (0.5 * probs).astype(kind))

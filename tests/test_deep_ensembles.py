@@ -1209,3 +1209,23 @@ def test_inputs_and_targets_of_any_unit_are_standardised(unit, cubic, moons):
     plain = de.RegressionEnsemble(members=2, epochs=3).fit(x, y).sample_members(x)
     scaled = de.RegressionEnsemble(members=2, epochs=3).fit(unit * x, unit * y).sample_members(unit * x)
     assert np.array_equal(scaled.locations / unit, plain.locations)
+
+
+def test_a_student_that_ends_in_a_softmax_is_refused():
+    x, probs = np.random.default_rng(0).normal(size=(30, 2)), np.full((3, 30, 4), 0.25)
+    student = torch.nn.Sequential(MLP(2, 4), torch.nn.Softmax(1))
+    for method in ("mean", "distribution"):
+        with pytest.raises(ValueError, match="student: expected logits, got rows that sum to 1"):
+            de.distill(student, x, probs, method=method, epochs=1, progress=False)
+    for use in (de.concentrations, de.predict_distilled):
+        with pytest.raises(ValueError, match="student: expected logits, got rows that sum to 1"):
+            use(student, x)
+
+
+def test_concentrations_that_leave_a_density_no_digits_are_refused():
+    assert de.dirichlet_nll([[1e10, 1e10]], [[[0.5, 0.5]]]) == pytest.approx(
+        -0.5 * np.log(8e10 / (2 * np.pi)),
+        abs=0.01,  # a Gaussian of variance 1 / 8e10
+    )
+    with pytest.raises(ValueError, match=r"^concentrations: expected at most 1e\+10"):
+        de.dirichlet_nll([[1e15, 1e15]], [[[0.5, 0.5]]])

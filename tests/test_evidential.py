@@ -568,3 +568,40 @@ def test_what_is_decomposed_may_change_afterwards():
     found = evidential.decompose(alpha)
     alpha[:] = 9
     assert found.alpha.tolist() == np.ones((2, 3)).tolist()
+
+
+@pytest.mark.parametrize("bad", [["a", "b"], None, [0 + 1j, 1], torch.tensor([0 + 1j, 1 + 0j])])
+def test_labels_of_another_kind_are_refused_by_name(bad):
+    with pytest.raises(ValueError, match=r"^labels: expected"):
+        evidential_loss(tensor(np.full((2, 3), 2.0)), bad)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e8, 1e12, 1e21, 1e100])
+def test_losses_of_huge_evidence_are_the_divergence_and_keep_their_slope(size):
+    alpha = tensor([[size, 1.0, 2.0], [3.0, 1.0, 2.0]]).requires_grad_()
+    labels = torch.tensor([1, 0])
+    plain, penalised = (evidential_loss(alpha, labels, "log", weight) for weight in (0.0, 1.0))
+    expected = evidential.dirichlet_kl(np.array([[size, 1.0, 2.0], [1.0, 1.0, 2.0]]))
+    assert (penalised - plain).detach().numpy() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    told = PriorNetworkLoss(100.0)(alpha, labels)
+    target = np.array([[1.0, 101.0, 1.0], [101.0, 1.0, 1.0]])
+    assert told.item() == pytest.approx(
+        evidential.dirichlet_kl(alpha.detach().numpy(), target).mean(), rel=1e-6
+    )
+    (slope,) = torch.autograd.grad(penalised.sum(), alpha)
+    assert torch.isfinite(slope).all()
+    assert slope[0, 0] > 0  # of a wrong class
+    assert slope[1, 0] < 0  # of the right one
+
+
+def test_the_likelihood_of_a_target_far_out_is_that_of_its_logarithm():
+    near, far = (nig_nll([y], [0.0], 1.0, 2.0, 1.0)[0] for y in (1e100, 1e200))
+    assert far - near == pytest.approx(
+        5 * 100 * np.log(10), rel=1e-9
+    )  # the tail falls like y to the power -5
+    parameters = tensor([[0.0, 1.0, 2.0, 1.0], [0.5, 1.0, 2.0, 1.0]]).requires_grad_()
+    EvidentialRegressionLoss(0.0)(parameters, tensor([1e200, 1.0])).backward()
+    assert torch.isfinite(parameters.grad).all()
+    alone = parameters.detach()[1:].requires_grad_()
+    EvidentialRegressionLoss(0.0)(alone, tensor([1.0])).backward()
+    assert parameters.grad[1].tolist() == pytest.approx((alone.grad[0] / 2).tolist())

@@ -249,3 +249,12 @@ def test_it_knows_no_method_and_takes_torch_only_when_asked_for_a_network():
 def test_only_a_table_of_finite_numbers_has_rows_of_a_length(rows):
     with pytest.raises(ValueError, match=r"^features: expected"):
         to_unit_length(rows)
+
+
+@pytest.mark.parametrize("far", [3, 7, 2**40, 2**62])
+def test_a_class_number_far_out_leaves_classes_empty_and_counts_nothing_up(far):
+    labels = np.array([0, 0, 1, 1, far])
+    with pytest.raises(
+        ValueError, match=rf"^labels: expected at least 1 input of each of {far + 1} classes, got 0"
+    ):
+        features.class_members(labels, 5)

@@ -775,3 +775,17 @@ def test_the_library_takes_a_loader():
     net, (x, y) = classifier(), labelled()
     expected = laplace_torch(net, x, y).predict(x)
     assert laplace_torch(net, loader(x, y)).predict(x) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_widest_logits_shrink_to_what_is_left_and_not_to_nothing():
+    assert laplace.kappa([1.7e308])[0] == pytest.approx(np.sqrt(8 / np.pi / 1.7e308))
+    assert laplace.probit([[1e200, 0.0]], [[1.7e308, 1.0]])[0, 0] == 1
+
+
+@pytest.mark.parametrize("subset", ["last_layer", "all"])
+def test_a_softmax_at_the_end_is_not_handed_to_the_library(subset):
+    with training.seeded(0):
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Softmax(1))
+    x, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    with pytest.raises(ValueError, match="model: expected logits, got rows that sum to 1"):
+        laplace_torch(net, x, labels, subset=subset)

@@ -668,3 +668,19 @@ def test_a_checkpoint_that_was_cut_off_is_named(spoil, tmp_path):
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(ValueError, match="checkpoint: expected a file that `sample` wrote"):
         mcmc.sample(bell, np.zeros((2, 2)), **call)
+
+
+def test_inputs_that_single_precision_cannot_hold_are_refused():
+    far = np.full((4, 2), 1e200)
+    for use in (
+        lambda: mcmc.network_prior(far, 3, samples=2),
+        lambda: mcmc.network_posterior(far, [0, 1, 0, 1], hidden=(2,), draws=2, warmup=2),
+    ):
+        with pytest.raises(ValueError, match=r"^inputs: expected numbers that single precision holds"):
+            use()
+
+
+@pytest.mark.parametrize("step", [1e-60, 1e60])
+def test_a_step_that_single_precision_cannot_hold_is_refused(step):
+    with pytest.raises(ValueError, match=r"^step_size: expected a number that float32 tells from 0"):
+        mcmc.sample(lambda x: -0.5 * (x**2).sum(), np.ones((2, 2)), draws=4, warmup=0, step_size=step)

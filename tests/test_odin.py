@@ -743,3 +743,15 @@ def test_a_network_in_a_precision_that_numpy_lacks_is_nudged_too():
     moved = odin.perturb(net, x, 1, 0.1)
     assert moved.dtype == np.float32
     assert np.abs(np.abs(moved - x) - 0.1).max() < 2**-7
+
+
+def test_a_step_that_single_precision_cannot_hold_is_refused():
+    for use in (odin.perturb, odin.odin_score):
+        with pytest.raises(ValueError, match=r"^epsilon: expected a number in"):
+            use(network().float(), images(), epsilon=1e39)
+
+
+def test_the_coldest_step_is_that_towards_the_winner_and_away_from_the_second():
+    cold, cool = (odin.perturb(network().float(), images(), t, 0.1) for t in (1e-300, 1e-20))
+    assert np.array_equal(cold, cool)
+    assert (cold != images().astype(np.float32)).any()

@@ -910,3 +910,11 @@ def test_every_drawn_network_sees_the_inputs_as_they_came():
     doubled.load_state_dict(plain.state_dict())
     expected = vi.sample_outputs(vi.make_variational(plain), 2 * x, samples=5)
     assert vi.sample_outputs(vi.make_variational(doubled), x.copy(), samples=5) == pytest.approx(expected)
+
+
+def test_a_softmax_before_the_categorical_likelihood_is_refused():
+    with training.seeded(0):
+        net = vi.make_variational(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Softmax(1)))
+    x, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    with pytest.raises(ValueError, match="model: expected logits, got rows that sum to 1"):
+        vi.fit_variational(net, x, labels, epochs=1, progress=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import entr
 
-from uqhelpers._checks import as_choice, as_distributions, as_flags, as_number, as_real
+from uqhelpers._checks import as_choice, as_distributions, as_flags, as_number, as_own_real, as_real
 from uqhelpers.features import power_of_two
 
 __all__ = [
@@ -27,7 +27,8 @@ __all__ = [
     "upper_probability",
 ]
 
-SLACK = 1e-9  # by which bounds may miss a sum of 1, for they were rounded
+SLACK = 1e-9  # by which bounds may miss a sum of 1, for they were rounded;
+ROUNDED = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-5}  # more where they are coarser
 EXACT = 1e-13  # lower entropies are found to this many nats
 ROWS = 10_000  # boxes worked on at a time
 NUMBERS = 1 << 20  # of the systems of equations solved at a time
@@ -55,13 +56,15 @@ class Box:
     upper: np.ndarray
 
     def __post_init__(self):
-        lower, upper = (as_real(getattr(self, name), name, ndim=2) for name in ("lower", "upper"))
+        lower, upper = (as_own_real(getattr(self, name), name, ndim=2) for name in ("lower", "upper"))
+        slack = max(ROUNDED.get(bound.dtype, SLACK) for bound in (lower, upper))
+        lower, upper = lower.astype(np.float64), upper.astype(np.float64)
         if lower.shape != upper.shape:
             raise ValueError(f"upper: expected shape {lower.shape} as lower, got {upper.shape}")
-        if lower.min() < -SLACK or upper.max() > 1 + SLACK or (lower > upper + SLACK).any():
+        if lower.min() < -slack or upper.max() > 1 + slack or (lower > upper + slack).any():
             raise ValueError("lower: expected 0 <= lower <= upper <= 1, got bounds that are not in order")
         below, above = lower.sum(axis=1, keepdims=True), upper.sum(axis=1, keepdims=True)
-        if below.max() > 1 + SLACK or above.min() < 1 - SLACK:
+        if below.max() > 1 + slack or above.min() < 1 - slack:
             raise ValueError(
                 "lower: expected sums of at most 1 below and at least 1 above, "
                 f"got up to {below.max():.6g} and down to {above.min():.6g}"
@@ -382,8 +385,8 @@ def decide(credal, rule="maximality", utility=None):
         under at least one. Each keeps no more than the one before. ``"maximin"``:
         keep the acts with the best smallest expectation.
     utility : array, shape (A, C), optional
-        What each act is worth if each class is the true one, in any unit. By
-        default the acts are to name a class, worth 1 if right.
+        What each act is worth if each class is the true one, in any unit, from any
+        zero. By default the acts are to name a class, worth 1 if right.
 
     Returns
     -------
@@ -401,7 +404,9 @@ def decide(credal, rule="maximality", utility=None):
     utility = np.eye(classes) if naming else as_real(utility, "utility", ndim=2)
     if utility.shape[1] != classes:
         raise ValueError(f"utility: expected {classes} columns, one a class, got {utility.shape[1]}")
-    utility = utility / power_of_two(np.abs(utility).max())  # what counts as equal knows no unit
+    # What counts as equal knows neither unit nor zero.
+    utility = utility - utility.min()
+    utility = utility / power_of_two(utility.max())
     if rule == "e-admissibility":
         if isinstance(credal, Box) and naming:
             return _can_be_the_largest(credal.lower, credal.upper)

@@ -304,8 +304,9 @@ class _Attack:
     @classmethod
     def of(cls, model, inputs, labels, epsilon, loss, targeted, passes, seed, bounds, mean, std, batch_size):
         gain = as_gain(loss, bool(targeted))
-        epsilon = as_number(epsilon, "epsilon", low=0)
         victim = as_victim(model, passes, seed)
+        # A thousandth of the largest number: steps are multiples of it, and must stay finite.
+        epsilon = as_number(epsilon, "epsilon", low=0, high=torch.finfo(victim.dtype).max / 1000)
         inputs, labels = as_problem(victim, inputs, labels)
         space = Space.of(inputs, bounds, mean, std)
         return cls(

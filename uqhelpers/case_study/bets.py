@@ -11,7 +11,15 @@ import numpy as np
 from scipy.special import expit, logit
 
 from uqhelpers import conformal
-from uqhelpers._checks import as_flags, as_generator, as_number, as_own_scores, as_real, as_scores
+from uqhelpers._checks import (
+    as_flags,
+    as_generator,
+    as_number,
+    as_own_real,
+    as_own_scores,
+    as_real,
+    as_scores,
+)
 from uqhelpers.case_study.costs import as_limit
 from uqhelpers.metrics._common import alike
 
@@ -128,7 +136,14 @@ def miss_bet(alpha, factor=2.0):
     factor = as_number(factor, "factor", low=0, open_low=True)
     if alpha >= 1 or alpha * factor >= 1:
         raise ValueError(f"factor: expected alpha * factor below 1, got {alpha} * {factor}")
-    return lambda p: np.where(as_ranks(p) <= alpha, factor, (1 - alpha * factor) / (1 - alpha))
+    rest = (1 - alpha * factor) / (1 - alpha)
+
+    def bet(p):
+        as_ranks(p)
+        own = as_own_real(p, "p")  # .1 in float32 lies above .1
+        return np.where(own <= own.dtype.type(alpha), factor, rest)
+
+    return bet
 
 
 def tilt_bet(tilt=0.6):

@@ -4,6 +4,7 @@ import numpy as np
 
 from uqhelpers import conformal
 from uqhelpers._checks import as_flags, as_number, as_own_real, as_real, to_numpy
+from uqhelpers.features import power_of_two
 
 __all__ = ["cheapest", "cost_threshold", "expected_price", "price", "referral_limit", "referral_zone"]
 
@@ -31,7 +32,8 @@ def cost_threshold(miss, needless):
     Elkan (2001), The foundations of cost-sensitive learning.
     """
     miss, needless = _prices(miss, needless)
-    return needless / (miss + needless)
+    unit = power_of_two(max(miss, needless))  # in which their sum stays inside float64
+    return float(needless / unit / (miss / unit + needless / unit))
 
 
 def _prices(miss, needless):
@@ -127,7 +129,7 @@ def referral_zone(miss, needless, person):
     person = as_number(person, "person", low=0)
     low, high = person / miss, 1 - person / needless
     if low >= high:
-        low = high = needless / (miss + needless)
+        low = high = cost_threshold(miss, needless)
     return low, high
 
 

@@ -117,8 +117,8 @@ def split(labels, seed, shares=None):
     labels = to_numpy(labels, "labels")
     if labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels: expected one a row, shape (rows,), got shape {labels.shape}")
-    if np.isnan(labels).any():  # equal to nothing: the row would be in no part
-        raise ValueError("labels: expected classes, got NaN")
+    if np.isnan(labels).any():  # which equals no class: such rows would be in no part
+        raise ValueError("labels: expected a class for each row, got NaN")
     shares = as_real(list(PARTS.values()) if shares is None else shares, "shares", ndim=1)
     if shares.min() <= 0 or abs(shares.sum() - 1) > 1e-9:
         raise ValueError(f"shares: expected numbers above 0 with sum 1, got {shares.tolist()}")

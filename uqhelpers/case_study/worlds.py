@@ -125,7 +125,8 @@ class Clinic:
                     raise ValueError(f"{name}: expected {len(shown)} values, one a row, got {len(values)}")
             if probs.min() < 0 or probs.max() > 1:
                 raise ValueError(
-                    f"predict: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}"
+                    f"predict: expected probabilities of the event, in [0, 1], got {probs.min():.4g} to "
+                    f"{probs.max():.4g}: are these logits?"
                 )
             self._seen[size] = probs, strange
         return self._seen[size]

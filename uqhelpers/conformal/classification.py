@@ -330,6 +330,7 @@ class SplitClassifier:
 
 def _as_groups(groups, length):
     groups = to_numpy(groups, "groups")
-    if groups.shape != (length,) or not np.array_equal(np.round(groups), groups):
+    whole = np.isfinite(groups).all() and np.array_equal(np.round(groups), groups)
+    if groups.shape != (length,) or not whole or np.abs(groups.astype(np.float64)).max() >= 2**63:
         raise ValueError(f"groups: expected {length} whole numbers, one an input, got shape {groups.shape}")
     return groups.astype(np.int64)

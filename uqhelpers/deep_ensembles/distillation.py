@@ -10,6 +10,7 @@ from uqhelpers.metrics import Decomposition
 
 METHODS = ("distribution", "mean")
 TEMPERATURE, SMOOTHING = 10.0, 1e-3
+LARGEST = 1e10  # concentration whose log gamma leaves a density some digits
 LARGEST_LOG = 10.0  # beyond, a Dirichlet is a point, and its likelihood has no end
 
 
@@ -19,7 +20,7 @@ def dirichlet_nll(concentrations, probs):
     Parameters
     ----------
     concentrations : array, shape (N, C)
-        Above 0, one Dirichlet an input.
+        Above 0 and at most 1e10, one Dirichlet an input.
     probs : array, shape (M, N, C)
         What ``M`` members predict, no probability 0.
 
@@ -34,6 +35,11 @@ def dirichlet_nll(concentrations, probs):
     section 3.
     """
     alphas = _as_concentrations(concentrations)
+    if alphas.max() > LARGEST:
+        raise ValueError(
+            f"concentrations: expected at most {LARGEST:g}, beyond which log gammas exceed the density's "
+            f"digits, got {alphas.max():.4g}"
+        )
     probs = as_distributions(probs, "SNC")
     if probs.shape[1:] != alphas.shape:
         raise ValueError(
@@ -147,6 +153,7 @@ def distill(
     if len(inputs) != probs.shape[1]:
         raise ValueError(f"probs: expected predictions for {len(inputs)} inputs, got {probs.shape[1]}")
     as_choice(method, "method", METHODS)
+    _refuse_probabilities(student, training.predict_outputs(student, inputs[: training.FEW]))
     epochs, batch_size = as_whole(epochs, "epochs"), as_whole(batch_size, "batch_size")
     temperature = as_number(temperature, "temperature", low=1)
     smoothing = as_number(smoothing, "smoothing", low=0, high=1, open_low=True)
@@ -180,6 +187,12 @@ def distill(
         device=device,
         progress=progress,
     )
+
+
+def _refuse_probabilities(student, outputs):
+    precision = next(student.parameters()).dtype
+    if training.are_probabilities(torch.as_tensor(outputs), precision):
+        raise ValueError("student: expected logits, got rows that sum to 1: leave the softmax out")
 
 
 def _soft_cross_entropy(outputs, targets):
@@ -227,6 +240,7 @@ def concentrations(student, inputs, batch_size=500):
         Concentrations, from exp(-10) to exp(10).
     """
     outputs = training.predict_outputs(student, inputs, batch_size)
+    _refuse_probabilities(student, outputs)
     return np.exp(outputs.clip(-LARGEST_LOG, LARGEST_LOG))
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from uqhelpers._checks import as_choice, as_number, as_whole
+from uqhelpers._checks import as_choice, as_number, as_whole, to_numpy
 from uqhelpers._torch import torch
-from uqhelpers.evidential.dirichlet import decompose
+from uqhelpers.evidential.dirichlet import decompose, dirichlet_kl
 from uqhelpers.evidential.heads import expect_above, wide
 from uqhelpers.training import are_probabilities, predict_outputs
 
@@ -12,6 +12,7 @@ __all__ = ["KINDS", "EvidentialLoss", "PriorNetworkLoss", "evidential_loss", "pr
 
 functional = torch.nn.functional
 KINDS = ("mse", "log", "digamma")
+GREAT = 1e7  # sums of concentrations beyond which log gammas have lost half of the digits of a divergence
 
 
 def evidential_loss(alpha, labels, kind="mse", kl_weight=0.0):
@@ -182,7 +183,13 @@ def _kl(alpha, beta):
     normalisers = torch.lgamma(strength) - torch.lgamma(beta.sum(dim=1))
     normalisers = normalisers + (torch.lgamma(beta) - torch.lgamma(alpha)).sum(dim=1)
     moments = (alpha - beta) * (torch.digamma(alpha) - torch.digamma(strength)[:, None])
-    return normalisers + moments.sum(dim=1)
+    found = normalisers + moments.sum(dim=1)
+    great = strength.detach() > GREAT
+    if not great.any():
+        return found
+    # The slope is right, but differences of huge log gammas are not: the value comes from a sum without them.
+    exact = dirichlet_kl(*(part.detach().cpu().numpy() for part in (alpha, beta)))
+    return torch.where(great, torch.from_numpy(exact).to(found) + (found - found.detach()), found)
 
 
 def _refuse_probabilities(alpha, name, precision=None):
@@ -203,7 +210,10 @@ def _as_alpha_tensor(alpha):
 
 
 def _as_label_tensor(labels, alpha, low=0):
-    labels = torch.as_tensor(labels, device=alpha.device)
+    labels = labels if torch.is_tensor(labels) else torch.from_numpy(np.array(to_numpy(labels, "labels")))
+    labels = labels.to(alpha.device)
+    if labels.is_complex():
+        raise ValueError(f"labels: expected whole numbers, got {labels.dtype}")
     if labels.shape != alpha.shape[:1]:
         raise ValueError(f"labels: expected {len(alpha)}, one an input, got shape {tuple(labels.shape)}")
     whole = labels.long()

@@ -158,8 +158,14 @@ def predict_regression(model, inputs, batch_size=500):
 def _nig_nll(y, gamma, nu, alpha, beta):
     # In the logarithm of each: beta * (1 + nu) may overflow.
     scale = torch.log(beta) + torch.log1p(1 / nu)
-    square = (y - gamma).square() / beta * (0.5 * nu / (1 + nu))
-    return 0.5 * (np.log(2 * np.pi) + scale) + (alpha + 0.5) * torch.log1p(square) - _half_step(alpha)
+    share, away = 0.5 * nu / (1 + nu), y - gamma
+    far = torch.isinf(away.detach().square() / beta.detach() * share.detach())
+    # Where the square is infinite its logarithm is the sum of those of its factors. Each side is only asked
+    # where it is finite: a slope of infinity times 0 would be none.
+    logs = 2 * torch.log(torch.where(far, away.abs(), 1.0)) - torch.log(beta) + torch.log(share)
+    square = torch.where(far, 0.0, away).square() / beta * share
+    logs = torch.where(far, logs, torch.log1p(square))
+    return 0.5 * (np.log(2 * np.pi) + scale) + (alpha + 0.5) * logs - _half_step(alpha)
 
 
 def _half_step(alpha):

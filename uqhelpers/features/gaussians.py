@@ -73,11 +73,15 @@ def class_members(labels, length, classes=None, least=1):
     """
     classes = None if classes is None else as_whole(classes, "classes")
     labels = as_labels(labels, ANY_CLASS if classes is None else classes, length=length)
-    counts = np.bincount(labels, minlength=0 if classes is None else classes)
+    known = int(labels.max()) + 1 if classes is None else classes
+    if known > length:  # more classes than inputs, perhaps than could be counted
+        counts = np.bincount(labels[labels <= length], minlength=length + 1)
+    else:
+        counts = np.bincount(labels, minlength=known)
     if counts.min() < least:
         raise ValueError(
             f"labels: expected at least {least} {'input' if least == 1 else 'inputs'} of each of "
-            f"{len(counts)} classes, got {counts.min()} of class {counts.argmin()}"
+            f"{known} classes, got {counts.min()} of class {counts.argmin()}"
         )
     return labels, np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
 

@@ -11,7 +11,7 @@ from uqhelpers.batches import as_tensor, gather
 from uqhelpers.laplace.curvature import expect_classes, noise_of, targets_of, to_doubles
 from uqhelpers.laplace.gaussian import LIKELIHOODS
 from uqhelpers.metrics import RegressionPrediction, SampleAccumulator
-from uqhelpers.training import as_inputs, evaluating, seeded
+from uqhelpers.training import FEW, are_probabilities, as_inputs, evaluating, seeded
 
 SUBSETS = ("last_layer", "all")
 HESSIANS = ("full", "kron", "diag")
@@ -199,9 +199,15 @@ def laplace_torch(
     tensor = as_inputs(inputs, model)
     device, dtype = next(model.parameters()).device, next(model.parameters()).dtype
     with evaluating(model), torch.no_grad():
-        outputs = model(tensor[:1].to(device, copy=True)).shape[-1]
+        first = model(tensor[:1].to(device, copy=True))
+        outputs = first.shape[-1]
+        # One row of logits may sum to 1 by chance; some more will not.
+        few = tensor[:FEW].to(device, copy=True)
+        softmax = are_probabilities(first) and are_probabilities(model(few))
     if likelihood == "classification":
         expect_classes(outputs)
+        if softmax:
+            raise ValueError("model: expected logits, got rows that sum to 1: leave the softmax out")
     labels = as_tensor(targets_of(likelihood, targets, len(tensor), outputs))
     labels = labels if likelihood == "classification" else labels.to(dtype)
     try:

@@ -30,7 +30,7 @@ def kappa(variance):
     variance = as_real(variance, "variance")
     if variance.min() < 0:
         raise ValueError(f"variance: expected values of at least 0, got {variance.min():.4g}")
-    return 1 / np.sqrt(1 + np.pi * variance / 8)
+    return 1 / np.sqrt(1 + np.pi * (variance / 8))  # in this order nothing overflows
 
 
 def probit(mean, variance):

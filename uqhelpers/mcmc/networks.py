@@ -367,6 +367,12 @@ def _plan(inputs, outputs, hidden, likelihood, activation, prior_std, scaling):
 def _as_table(values, name):
     """Numbers of shape (N, K); a vector becomes a column."""
     values = as_real(values, name)
+    largest = np.finfo(np.float32).max  # JAX computes in single precision
+    if np.abs(values).max() > largest:
+        raise ValueError(
+            f"{name}: expected numbers that single precision holds, up to {largest:.4g}, got "
+            f"{np.abs(values).max():.4g}"
+        )
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2:

@@ -281,6 +281,12 @@ class _Run:
     def _warmed(self, warmup, step_size, mass):
         numpy, position = self.jax.numpy, self.state.position
         inverse_mass = numpy.ones(position.shape[1:], position.dtype)
+        held = np.finfo(position.dtype)
+        if step_size is not None and not float(held.tiny) <= step_size <= float(held.max):
+            raise ValueError(
+                f"step_size: expected a number that {position.dtype} tells from 0 and infinity, "
+                f"got {step_size}"
+            )
         if step_size is not None:
             if warmup:
                 self._advance_quietly(warmup, numpy.asarray(step_size, position.dtype), inverse_mass)

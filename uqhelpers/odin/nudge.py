@@ -217,8 +217,8 @@ class _Settings:
         if not isinstance(model, nn.Module) or next(model.parameters(), None) is None:
             raise ValueError(f"model: expected a torch.nn.Module with parameters, got {type(model).__name__}")
         temperature = as_number(temperature, "temperature", low=0, open_low=True)
-        as_number(epsilon, "epsilon", low=0)
         tensor = as_inputs(inputs, model)
+        as_number(epsilon, "epsilon", low=0, high=torch.finfo(next(model.parameters()).dtype).max / 1000)
         if not tensor.is_floating_point() or tensor.ndim < 2:
             raise ValueError(
                 "inputs: expected real numbers, shape (inputs, ...), that can be moved by a small step, "
@@ -244,7 +244,9 @@ class _Settings:
             others = torch.zeros_like(logits).scatter(1, winner, -torch.inf) + logits
             # The cross-entropy is softplus of this over T, so both rise and fall together. But the softmax
             # of a sure network rounds to 1, and its gradient to nothing; this one never does.
-            behind = self.temperature * torch.logsumexp(others / self.temperature, dim=1)
+            # Still lower temperatures are 0 in single precision, and what counts is the second largest alone.
+            temperature = max(self.temperature, 1e-30)
+            behind = temperature * torch.logsumexp(others / temperature, dim=1)
             loss = behind - logits.gather(1, winner)[:, 0]
             (gradient,) = torch.autograd.grad(loss.sum(), part)
         sign = gradient.sign()

@@ -7,7 +7,7 @@ import numpy as np
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, to_numpy
 from uqhelpers._torch import torch
 from uqhelpers.batches import as_tensor
-from uqhelpers.training import evaluating
+from uqhelpers.training import FEW, are_probabilities, evaluating
 from uqhelpers.variational_inference.layers import variational_layers
 
 functional = torch.nn.functional
@@ -49,9 +49,14 @@ def _one_an_input(losses, count):
 
 def as_targets(targets, likelihood, model, inputs):
     """Targets as the likelihood needs them, checked against what the network puts out."""
-    device = inputs.device
+    device, home = inputs.device, variational_layers(model)[0].weight_mean.device
     with evaluating(model), torch.no_grad():
-        outputs = model(inputs[:1].to(variational_layers(model)[0].weight_mean.device, copy=True))
+        outputs = model(inputs[:1].to(home, copy=True))
+        # One row of logits may sum to 1 by chance; some more will not.
+        few = inputs[:FEW].to(home, copy=True)
+        softmax = are_probabilities(outputs) and are_probabilities(model(few))
+    if softmax and likelihood == "categorical":
+        raise ValueError("model: expected logits, got rows that sum to 1: leave the softmax out")
     width, dtype = outputs.shape[-1], outputs.dtype
     if likelihood == "bernoulli":
         if outputs.shape != (1, 1):
