@@ -153,8 +153,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the network has no weights that can be trained, or the loss stops being
-        finite. Whatever fails, the network's weights, mode and device are those
+        If the network has no weights that can be trained, or the loss or a weight
+        stops being finite. Whatever fails, the network's weights, mode and device are those
         with which it came.
     """
     epochs = as_whole(epochs, "epochs")
@@ -188,6 +188,7 @@ def fit(
                     raise ValueError(
                         f"learning_rate: training diverged to a loss of {losses[-1]}; try a smaller rate"
                     )
+        expect_finite_weights(model)
     model.eval()
     return History(np.array(losses), time.perf_counter() - started)
 
@@ -252,6 +253,15 @@ def as_it_was_on_failure(model):
         raise
 
 
+def expect_finite_weights(*models):
+    """Refuse what the last step of a training has ruined, which no loss has seen."""
+    for model in models:
+        if not all(p.isfinite().all() for p in model.parameters() if p.requires_grad):
+            raise ValueError(
+                "learning_rate: training diverged to weights that are not finite; try a smaller rate"
+            )
+
+
 def predict_outputs(model, inputs, batch_size=500):
     """What the network puts out, in evaluation mode: logits, or numbers for a regression.
 
@@ -269,7 +279,7 @@ def predict_outputs(model, inputs, batch_size=500):
     Returns
     -------
     array, shape (N, K), float64
-        Outputs, in the order of the inputs.
+        Outputs, in the order of the inputs. NaN among them is refused.
     """
     with evaluating(as_network(model)), torch.inference_mode():
         parts = [_rows(model(part), part) for part in input_batches(inputs, model, batch_size)]
@@ -307,7 +317,10 @@ def probabilities(outputs, precision=torch.float32):
         raise ValueError(
             "model: expected logits, got rows that are probabilities already: leave the softmax out"
         )
-    return outputs.softmax(-1).numpy()
+    probs = outputs.softmax(-1).numpy()
+    if np.isnan(probs).any():
+        raise ValueError("model: expected logits that have a softmax, got NaN or infinity among them")
+    return probs
 
 
 def features(model, inputs, batch_size=500):
@@ -357,6 +370,8 @@ def _rows(outputs, inputs):
     if not torch.is_tensor(outputs) or outputs.ndim == 0 or len(outputs) != len(inputs):
         came = tuple(outputs.shape) if torch.is_tensor(outputs) else type(outputs).__name__
         raise ValueError(f"model: expected outputs of shape ({len(inputs)}, outputs), got {came}")
+    if outputs.isnan().any():
+        raise ValueError("model: expected numbers, got NaN among its outputs or features: has it diverged?")
     return outputs.double().cpu()
 
 
