@@ -556,3 +556,12 @@ def test_a_price_of_a_person_that_cannot_be_compared_is_refused():
 def test_a_part_without_rows_is_refused():
     with pytest.raises(ValueError, match=r"^shares: expected parts"):
         case_study.split([0, 1], 0)
+
+
+@pytest.mark.parametrize("score", [None, "a", np.nan, [1.0, 2.0]])
+def test_what_has_no_rank_is_named_and_not_taken_in(score):
+    ranks = case_study.Ranks([1.0, 2.0], 0)
+    with pytest.raises(ValueError, match="score: expected"):
+        ranks.add(score)
+    assert ranks.add(3.0) <= 1 / 3
+    assert 0 < ranks.add(np.inf) <= 1

@@ -473,3 +473,13 @@ def test_classes_that_are_ruled_out_by_minus_infinity_have_probability_nought():
         net.bias.fill_(float("inf"))
     with pytest.raises(ValueError, match="model: expected "):
         training.predict(net, x)
+
+
+def test_the_generator_of_an_apple_gpu_is_put_back_too(monkeypatch):
+    state = {"now": "as it was"}
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: state["now"])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda value: state.update(now=value))
+    with training.seeded(0):
+        state["now"] = "moved"
+    assert state["now"] == "as it was"

@@ -903,3 +903,9 @@ def test_every_drawn_network_sees_the_inputs_as_they_came():
     doubled.load_state_dict(plain.state_dict())
     expected = vi.sample_outputs(vi.make_variational(plain), 2 * x, samples=5)
     assert vi.sample_outputs(vi.make_variational(doubled), x.copy(), samples=5) == pytest.approx(expected)
+
+
+def test_a_warm_up_of_nothing_is_refused():
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    with pytest.raises(ValueError, match="warmup: has no effect where kl_scale is 0"):
+        vi.fit_variational(net, *labelled(), epochs=3, warmup=1, kl_scale=0.0)

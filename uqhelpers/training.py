@@ -66,9 +66,14 @@ def seeded(seed):
     """
     seed = as_whole(seed, "seed", low=0, high=2**64 - 1)
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    with torch.random.fork_rng(devices=gpus):
-        torch.manual_seed(seed)
-        yield
+    apples = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    try:
+        with torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        if apples is not None:
+            torch.mps.set_rng_state(apples)
 
 
 @contextlib.contextmanager

@@ -73,8 +73,7 @@ class Ranks:
 
     def add(self, score):
         """Take in a score, and return its rank among all so far as a number in (0, 1]."""
-        if score != score:
-            raise ValueError("score: expected a number that can be ranked, got NaN")
+        score = float(as_scores([score], "score")[0])
         known = self._known
         low, high = bisect.bisect_left(known, score), bisect.bisect_right(known, score)
         rank = len(known) - high + (1 - self._rng.random()) * (high - low + 1)

@@ -195,6 +195,8 @@ def fit_variational(
         )
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     kl_scale = as_number(kl_scale, "kl_scale", low=0)
+    if warmup and not kl_scale:
+        raise ValueError(f"warmup: has no effect where kl_scale is 0, got {warmup}")
     schedule = as_choice(schedule, "schedule", SCHEDULES)
     kl_weights = as_choice(kl_weights, "kl_weights", KL_WEIGHTS)
     make_optimiser = OPTIMISERS[as_choice(optimiser, "optimiser", OPTIMISERS)]
