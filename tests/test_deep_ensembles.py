@@ -1166,3 +1166,13 @@ def test_strengths_of_an_attack_are_kept_as_they_came():
     ensemble = de.RegressionEnsemble(adversarial="gradient_sign", epsilon=epsilon)
     epsilon[:] = 99
     assert ensemble.epsilon.tolist() == [0.1, 0.2]
+
+
+def test_members_that_share_their_weights_are_refused(moons):
+    network = small_network()
+    with pytest.raises(ValueError, match="make_network: expected a new network at each call"):
+        de.fit_members(lambda: network, quick(*moons), 2, progress=False)
+    body = nn.Linear(2, 8)
+    with pytest.raises(ValueError, match="make_network: expected a new network at each call"):
+        de.fit_members(lambda: nn.Sequential(body, nn.Linear(8, 2)), quick(*moons), 2, progress=False)
+    assert len(de.fit_members(lambda: network, quick(*moons), 1, progress=False)) == 1
