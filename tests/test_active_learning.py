@@ -740,3 +740,24 @@ def test_a_common_factor_of_the_features_changes_no_batch(unit):
         lambda x: al.badge(probs, x, 5),
     ):
         assert np.array_equal(choose(unit * features), choose(features))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("random", {"beta": 2.0}),
+        ("entropy", {"beta": 2.0}),
+        (lambda seen: np.arange(seen.batch), {"beta": 2.0}),
+        ("k_center", {"known": np.ones((3, 2))}),
+        ("badge", {"features": np.ones((3, 2))}),
+        ("epig", None),
+        ("epig", {"target": np.ones((3, 2))}),
+    ],
+)
+def test_options_without_effect_and_missing_ones_are_refused_before_anything_is_trained(strategy, options):
+    def never(*arguments):
+        raise AssertionError("trained")
+
+    learner = al.Learner(never, never, never, never)
+    with pytest.raises(ValueError, match="options: expected"):
+        al.simulate(learner, np.ones((40, 2)), np.arange(40) % 3, strategy, options=options, name="own")

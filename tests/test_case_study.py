@@ -692,3 +692,12 @@ def test_a_clinic_is_told_probabilities():
 def test_a_threshold_does_not_depend_on_the_unit_of_the_prices(unit):
     assert case_study.cost_threshold(unit, unit / 4) == case_study.cost_threshold(4, 1) == 0.2
     assert case_study.referral_zone(unit, unit, unit) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("score", [None, "a", np.nan, [1.0, 2.0]])
+def test_what_has_no_rank_is_named_and_not_taken_in(score):
+    ranks = case_study.Ranks([1.0, 2.0], 0)
+    with pytest.raises(ValueError, match="score: expected"):
+        ranks.add(score)
+    assert ranks.add(3.0) <= 1 / 3
+    assert 0 < ranks.add(np.inf) <= 1

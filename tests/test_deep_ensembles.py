@@ -1229,3 +1229,13 @@ def test_concentrations_that_leave_a_density_no_digits_are_refused():
     )
     with pytest.raises(ValueError, match=r"^concentrations: expected at most 1e\+10"):
         de.dirichlet_nll([[1e15, 1e15]], [[[0.5, 0.5]]])
+
+
+def test_members_that_share_their_weights_are_refused(moons):
+    network = small_network()
+    with pytest.raises(ValueError, match="make_network: expected a new network at each call"):
+        de.fit_members(lambda: network, quick(*moons), 2, progress=False)
+    body = nn.Linear(2, 8)
+    with pytest.raises(ValueError, match="make_network: expected a new network at each call"):
+        de.fit_members(lambda: nn.Sequential(body, nn.Linear(8, 2)), quick(*moons), 2, progress=False)
+    assert len(de.fit_members(lambda: network, quick(*moons), 1, progress=False)) == 1

@@ -775,3 +775,22 @@ def test_a_network_that_draws_while_it_is_traced_leaves_the_global_generators_al
     first, second = (mc_dropout.sample_outputs(net, images, passes=4) for _ in range(2))
     assert torch.equal(torch.rand(3), expected)
     assert np.array_equal(first, second)
+
+
+class Guarded(nn.Module):
+    """A dropout layer that is passed by unless the network itself is in training."""
+
+    def __init__(self, guarded=True):
+        super().__init__()
+        self.out, self.dropout, self.guarded = nn.Linear(64, 10), nn.Dropout(0.5), guarded
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.out(self.dropout(x) if self.training or not self.guarded else x)
+
+
+@pytest.mark.parametrize("use", [mc_dropout.sample, mc_dropout.predict, mc_dropout.sample_outputs])
+def test_a_dropout_layer_that_never_runs_is_told_and_samples_no_single_network(use, images):
+    with pytest.raises(ValueError, match="expected a dropout layer that runs when it predicts"):
+        use(seeded(Guarded), images)
+    assert mc_dropout.sample(seeded(lambda: Guarded(False)), images).std(axis=0).max() > 0.01

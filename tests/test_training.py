@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from uqhelpers import adversarial, confidnet, laplace, models, odin, training
+from uqhelpers import adversarial, confidnet, language_models, laplace, models, odin, training
+from uqhelpers import variational_inference as vi
 from uqhelpers._torch import torch
+from uqhelpers.language_models import TinyTransformer
 from uqhelpers.models import MLP
 
 nn = torch.nn
@@ -436,3 +438,67 @@ def test_an_attack_on_a_network_that_works_in_place_is_that_on_one_that_does_not
     assert np.allclose(moved[0], moved[2])
     scores = [training.predict(net, x), training.predict(plain, 2 * x)]
     assert np.allclose(*scores)
+
+
+# --- what diverges in the last step, which no loss sees -----------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["plain", "variational", "language", "confidnet"])
+@pytest.mark.filterwarnings("ignore:the classifier misreads", "ignore:Detected call of")
+def test_a_last_step_that_ruins_the_weights_is_refused_and_taken_back(how, monkeypatch):
+    x, y = blobs()
+    with training.seeded(0):
+        net = nn.Sequential(nn.Linear(2, 2)) if how != "language" else TinyTransformer(5, 4, 8, heads=2)
+        net = vi.make_variational(net) if how == "variational" else net
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+
+        def ruin(self, closure=None):
+            for group in self.param_groups:
+                group["params"][0].data.fill_(float("inf"))
+
+        monkeypatch.setattr(kind, "step", ruin)
+    fits = {
+        "plain": lambda: training.fit(net, x, y, epochs=1, batch_size=200, device="cpu", progress=False),
+        "variational": lambda: vi.fit_variational(net, x, y, epochs=1, batch_size=200, device="cpu"),
+        "language": lambda: language_models.fit(net, [[2, 3]], [[4, 1]], 1, epochs=1, progress=False),
+        "confidnet": lambda: confidnet.ConfidNet(net, hidden=(4,)).fit(x, y, epochs=1, batch_size=200),
+    }
+    with pytest.raises(ValueError, match="learning_rate: training diverged to weights"):
+        fits[how]()
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("use", [training.predict, training.predict_outputs, training.features])
+def test_a_network_that_has_diverged_is_named_and_predicts_no_nan(use):
+    x, _ = blobs()
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        net[0].weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match="model: expected numbers, got NaN"):
+        use(net, x)
+
+
+def test_classes_that_are_ruled_out_by_minus_infinity_have_probability_nought():
+    class Masked(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch.tensor([0.0, 0.0, -torch.inf])
+
+    x, _ = blobs()
+    with training.seeded(0):
+        net = Masked(2, 3)
+    assert training.predict(net, x)[:, 2].max() == 0
+    with torch.no_grad():
+        net.bias.fill_(float("inf"))
+    with pytest.raises(ValueError, match="model: expected "):
+        training.predict(net, x)
+
+
+def test_the_generator_of_an_apple_gpu_is_put_back_too(monkeypatch):
+    state = {"now": "as it was"}
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: state["now"])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda value: state.update(now=value))
+    with training.seeded(0):
+        state["now"] = "moved"
+    assert state["now"] == "as it was"

@@ -918,3 +918,9 @@ def test_a_softmax_before_the_categorical_likelihood_is_refused():
     x, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
     with pytest.raises(ValueError, match="model: expected logits, got rows that sum to 1"):
         vi.fit_variational(net, x, labels, epochs=1, progress=False)
+
+
+def test_a_warm_up_of_nothing_is_refused():
+    net = vi.make_variational(small(nn.Linear(4, 3)))
+    with pytest.raises(ValueError, match="warmup: has no effect where kl_scale is 0"):
+        vi.fit_variational(net, *labelled(), epochs=3, warmup=1, kl_scale=0.0)

@@ -21,7 +21,6 @@ from uqhelpers.training import as_inputs, evaluating, seeded
 __all__ = ["MASKS", "Masks", "dropout_layers", "dropout_on", "forward_passes"]
 
 nn = torch.nn
-functional = torch.nn.functional
 
 MASKS = ("independent", "shared", "paired")
 
@@ -197,10 +196,8 @@ def fewest(model):
 
 def try_few(model, layers, few):
     """Run some inputs, dropout on: refuse what would stay off; return first axes that are not the inputs'."""
-    lengths = []
-    hook = lambda _, arguments: lengths.append(len(arguments[0]))  # noqa: E731
-    shareable = [layer for layer in layers if type(layer) in ELEMENTWISE + CHANNELWISE]
-    handles = [layer.register_forward_pre_hook(hook) for layer in shareable]
+    ran = []
+    handles = [layer.register_forward_pre_hook(lambda *seen: ran.append(seen)) for layer in layers]
     try:
         with dropout_on(model), seeded(0), torch.inference_mode(), _Watch() as watch:
             model(few.clone())
@@ -212,6 +209,9 @@ def try_few(model, layers, few):
             "model: expected dropout in layers only, got torch.nn.functional.dropout as well, which cannot "
             "be switched on from outside: make it a torch.nn.Dropout"
         )
+    if not ran:
+        raise ValueError("model: expected a dropout layer that runs when it predicts, got none that does")
+    lengths = [len(given[0]) for layer, given in ran if type(layer) in ELEMENTWISE + CHANNELWISE and given]
     return [length for length in lengths if length != len(few)]
 
 
@@ -321,12 +321,12 @@ class _DropThenLinear(nn.Module):
         weight, bias = self.linear.weight, self.linear.bias
         if self.masks.mirrored and self.fixed and self.layer.p == 0.5:
             if self.twice is None:
-                self.twice = 2 * functional.linear(values, weight, bias)
+                self.twice = 2 * nn.functional.linear(values, weight, bias)
             return self.twice - self.twin
         kept, scale = self.masks.draw(values, self.layer)
         if self.scaled is None:
             self.scaled = weight * scale
-        output = functional.linear(_keep(values, kept), self.scaled, bias)
+        output = nn.functional.linear(_keep(values, kept), self.scaled, bias)
         if self.masks.kind == "paired" and self.fixed and self.layer.p == 0.5:
             self.twin = output.clone()  # what comes next may work in place
         return output
@@ -350,8 +350,7 @@ class _Cut:
         self.drops = _replace_dropout(self.rest)
 
     def passes(self, batch, passes, masks):
-        # Evaluation mode is entered anew for each pass, so that nothing stays
-        # switched while the caller works, or when the caller gives up.
+        # Evaluation mode is entered anew for each pass: nothing stays switched while the caller works.
         with evaluating(self.model), torch.inference_mode():
             shared = self._shared(batch)
         for drop in self.drops:

@@ -69,8 +69,8 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
     Raises
     ------
     ValueError
-        If the model holds no dropout layer, or dropout that is called as a
-        function beside its layers; or if shared or paired masks are asked of a
+        If the model holds no dropout layer that runs when it predicts, or dropout
+        that is called as a function beside its layers; or if shared or paired masks are asked of a
         network that cannot be traced, or in which dropout meets tokens or places
         where it should meet inputs, or that has hooks on its dropout layers or
         on what holds other layers.

@@ -67,9 +67,14 @@ def seeded(seed):
     """
     seed = as_whole(seed, "seed", low=0, high=2**64 - 1)
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    with torch.random.fork_rng(devices=gpus):
-        torch.manual_seed(seed)
-        yield
+    apples = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    try:
+        with torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        if apples is not None:
+            torch.mps.set_rng_state(apples)
 
 
 @contextlib.contextmanager
@@ -155,9 +160,9 @@ def fit(
     ------
     ValueError
         If the network has no weights that can be trained, puts out probabilities
-        where the cross-entropy takes logits, or the loss stops being finite.
-        Whatever fails, the network's weights, mode and device are those with
-        which it came.
+        where the cross-entropy takes logits, or the loss or a weight stops being
+        finite. Whatever fails, the network's weights, mode and device are those
+        with which it came.
     """
     epochs = as_whole(epochs, "epochs")
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
@@ -190,6 +195,7 @@ def fit(
                     raise ValueError(
                         f"learning_rate: training diverged to a loss of {losses[-1]}; try a smaller rate"
                     )
+        expect_finite_weights(model)
     model.eval()
     return History(np.array(losses), time.perf_counter() - started)
 
@@ -254,6 +260,15 @@ def as_it_was_on_failure(model):
         raise
 
 
+def expect_finite_weights(*models):
+    """Refuse what the last step of a training has ruined, which no loss has seen."""
+    for model in models:
+        if not all(p.isfinite().all() for p in model.parameters() if p.requires_grad):
+            raise ValueError(
+                "learning_rate: training diverged to weights that are not finite; try a smaller rate"
+            )
+
+
 def predict_outputs(model, inputs, batch_size=500):
     """What the network puts out, in evaluation mode: logits, or numbers for a regression.
 
@@ -271,7 +286,7 @@ def predict_outputs(model, inputs, batch_size=500):
     Returns
     -------
     array, shape (N, K), float64
-        Outputs, in the order of the inputs.
+        Outputs, in the order of the inputs. NaN among them is refused.
     """
     with evaluating(as_network(model)), torch.inference_mode():
         parts = [_rows(model(part), part) for part in input_batches(inputs, model, batch_size)]
@@ -308,7 +323,10 @@ def probabilities(outputs, precision=torch.float32):
         raise ValueError(
             "model: expected logits, got rows that are probabilities already: leave the softmax out"
         )
-    return outputs.softmax(-1).numpy()
+    probs = outputs.softmax(-1).numpy()
+    if np.isnan(probs).any():
+        raise ValueError("model: expected logits that have a softmax, got NaN or infinity among them")
+    return probs
 
 
 def are_probabilities(outputs, precision=None):
@@ -366,6 +384,8 @@ def _rows(outputs, inputs):
     if not torch.is_tensor(outputs) or outputs.ndim == 0 or len(outputs) != len(inputs):
         came = tuple(outputs.shape) if torch.is_tensor(outputs) else type(outputs).__name__
         raise ValueError(f"model: expected outputs of shape ({len(inputs)}, outputs), got {came}")
+    if outputs.isnan().any():
+        raise ValueError("model: expected numbers, got NaN among its outputs or features: has it diverged?")
     return outputs.double().cpu()
 
 

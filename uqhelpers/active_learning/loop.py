@@ -155,7 +155,8 @@ def simulate(
         Inputs whose probabilities are in memory at a time, where the strategy
         ranks inputs one by one.
     options : dict, optional
-        Of the strategy, as for ``acquire``. For "epig", ``targets`` are inputs.
+        Of the strategy, as for ``acquire``; features are the learner's. For
+        "epig", ``targets`` are inputs.
     name : str, optional
         Of the strategy, where it is a function: files and curves bear it.
     folder : path, optional
@@ -177,8 +178,9 @@ def simulate(
     Raises
     ------
     ValueError
-        If the pool is too small, a strategy chooses what it may not, or the
-        folder holds something else.
+        If the pool is too small, an option is missing or not one of the
+        strategy's, a strategy chooses what it may not, or the folder holds
+        something else.
     """
     if not isinstance(learner, Learner):
         raise ValueError(f"learner: expected a Learner, got {type(learner).__name__}")
@@ -189,6 +191,7 @@ def simulate(
         raise ValueError(f"strategy: expected a function or one of {', '.join(STRATEGIES)}, got {strategy!r}")
     if strategy in ("k_center", "badge") and learner.features is None:
         raise ValueError(f"learner: expected one with features for strategy {strategy!r}")
+    _check_options(strategy, options or {})
     first = 0 if callable(initial) else as_whole(initial, "initial")
     if first + batch * rounds > len(inputs):
         raise ValueError(f"rounds: expected a pool of {first + batch * rounds} inputs, got {len(inputs)}")
@@ -217,6 +220,19 @@ def simulate(
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     found = parallel(run(plan, inputs, labels, seed, folder, described) for seed in jobs)
     return list(bar(found, progress, total=len(jobs), desc=name, unit="loop"))
+
+
+def _check_options(strategy, options):
+    """Refuse, before anything is trained, options that would have no effect, and none where one is needed."""
+    own = set() if callable(strategy) else OPTIONS.get(strategy, set()) - {"features", "known"}
+    foreign = sorted(set(options) - own)
+    if foreign:
+        named = "a function" if callable(strategy) else repr(strategy)
+        raise ValueError(
+            f"options: expected {sorted(own) or 'none'} with the strategy {named}, got {foreign}"
+        )
+    if strategy == "epig" and options.get("targets") is None:
+        raise ValueError("options: expected 'targets', inputs like those that will be asked, with 'epig'")
 
 
 def _described(value):

@@ -210,6 +210,7 @@ class ConfidNet:
             parameters = [*encoder.parameters(), *network.parameters()]
             seen = functools.partial(lessons.moving, encoder)
             second = lessons.learn(network, parameters, rates[1], fine_tune_epochs, seen, progress)
+        training.expect_finite_weights(network, *([encoder.model] if encoder else []))
         # Kept only now: an interrupted second fit leaves the first as it was.
         self.network, self._encoder = network.eval().requires_grad_(False), encoder
         self.encoder = encoder.model.requires_grad_(False) if encoder else None

@@ -112,8 +112,8 @@ def fit_members(
     Raises
     ------
     ValueError
-        If the folder holds members of a run with other settings, or a member's
-        weights are not finite.
+        If the folder holds members of a run with other settings, members share
+        weights, or a member's are not finite.
 
     Examples
     --------
@@ -141,8 +141,9 @@ def fit_members(
             "are kept in a folder; got None"
         )
     networks = [_new_network(make_network, one) for one in seeds]
-    if len(set(map(id, networks))) < len(networks):
-        raise ValueError("make_network: expected a new network at each call, got one of them twice")
+    held = [id(parameter) for network in networks for parameter in network.parameters()]
+    if len(set(held)) < len(held):
+        raise ValueError("make_network: expected a new network at each call, got one that shares its weights")
     facts = [_facts(network, one, described) for network, one in zip(networks, seeds, strict=True)]
     missing = list(range(len(seeds)))
     if folder is not None:

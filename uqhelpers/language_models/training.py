@@ -9,7 +9,7 @@ import numpy as np
 from uqhelpers._checks import as_labels, as_number, as_whole, to_numpy
 from uqhelpers._progress import bar
 from uqhelpers._torch import as_module, torch
-from uqhelpers.training import History, as_it_was_on_failure, seeded
+from uqhelpers.training import History, as_it_was_on_failure, expect_finite_weights, seeded
 
 __all__ = ["fit"]
 
@@ -131,6 +131,7 @@ def _descend(group, text, counts, start, epochs, batch_size, rate, decay, seed, 
         if not np.isfinite(losses[-1]):
             raise ValueError(f"learning_rate: training diverged to a loss of {losses[-1]}; try a smaller one")
     loss_of.hand_back()
+    expect_finite_weights(*group)
     return History(np.array(losses), time.perf_counter() - started)
 
 

@@ -67,7 +67,8 @@ class LaplaceTorch:
         samples : int
             For "mc" and "network".
         seed : int
-            For "mc" and "network"; the global generators are left as they were.
+            For "mc" and "network", where the same seed and batch size give the same
+            draws; the global generators are left as they were.
         batch_size : int, inputs at a time
 
         Returns

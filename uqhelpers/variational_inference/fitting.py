@@ -11,7 +11,14 @@ from uqhelpers._checks import as_choice, as_number, as_whole
 from uqhelpers._progress import bar
 from uqhelpers._torch import torch
 from uqhelpers.batches import gather
-from uqhelpers.training import OPTIMISERS, as_inputs, as_it_was_on_failure, best_device, seeded
+from uqhelpers.training import (
+    OPTIMISERS,
+    as_inputs,
+    as_it_was_on_failure,
+    best_device,
+    expect_finite_weights,
+    seeded,
+)
 from uqhelpers.variational_inference.layers import (
     kl_of_layers,
     refuse_points,
@@ -188,6 +195,8 @@ def fit_variational(
         )
     learning_rate = as_number(learning_rate, "learning_rate", low=0, open_low=True)
     kl_scale = as_number(kl_scale, "kl_scale", low=0)
+    if warmup and not kl_scale:
+        raise ValueError(f"warmup: has no effect where kl_scale is 0, got {warmup}")
     schedule = as_choice(schedule, "schedule", SCHEDULES)
     kl_weights = as_choice(kl_weights, "kl_weights", KL_WEIGHTS)
     make_optimiser = OPTIMISERS[as_choice(optimiser, "optimiser", OPTIMISERS)]
@@ -237,6 +246,7 @@ def fit_variational(
                 raise ValueError(
                     "learning_rate: training diverged to a loss that is not finite; try a smaller rate"
                 )
+        expect_finite_weights(model)
         model.eval()
     misfit, kl, scale, shared = np.array(rows).T
     seconds = time.perf_counter() - started

@@ -32,7 +32,8 @@ def make_variational(model, prior_std=1.0, initial_std=INITIAL_STD, local_repara
     The means start at the weights of the network, trained or not. A layer that
     is frozen (``requires_grad`` is False for its weights) stays as it is: nobody
     asks what it might be instead. Everything else (activations, normalisation,
-    dropout, embeddings) is copied as it is, hooks included.
+    dropout, embeddings) is copied as it is, hooks included. Where a network reads
+    a layer's ``weight`` itself, past its ``forward``, training sees the mean there.
 
     Parameters
     ----------
