@@ -553,11 +553,6 @@ def test_a_price_of_a_person_that_cannot_be_compared_is_refused():
         case_study.referral_limit([0.1], 0.5, np.nan)
 
 
-def test_a_row_without_a_class_is_refused_and_not_lost():
-    with pytest.raises(ValueError, match=r"^labels: expected classes, got NaN"):
-        case_study.split(np.where(np.arange(60) == 7, np.nan, np.arange(60) % 2), 0)
-
-
 @pytest.mark.parametrize("value", ["high", None, [0.1, 0.2], np.ma.masked, 1j, np.array([0.1])])
 def test_what_is_no_number_is_compared_with_nothing(value):
     for name, use in (

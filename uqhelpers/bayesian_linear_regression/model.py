@@ -112,12 +112,13 @@ class BayesianLinearRegression:
         over in chunks of some thousand examples; one by one is as right, and
         costs O(M³) each.
 
-        Parameters are those of :meth:`fit`.
+        Parameters
+        ----------
+        x, y : as in ``fit``
 
         Returns
         -------
-        BayesianLinearRegression
-            Itself, with the posterior of all examples.
+        BayesianLinearRegression, itself
 
         Raises
         ------

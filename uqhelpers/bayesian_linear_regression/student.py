@@ -154,12 +154,22 @@ class StudentLinearRegression:
     def fit(self, x, y=None):
         """Forget what was seen, and learn from these examples.
 
-        Parameters are those of :meth:`BayesianLinearRegression.fit`.
+        Parameters
+        ----------
+        x : array, shape (N, D) or (N,), or iterable of batches
+            As :meth:`BayesianLinearRegression.fit` takes them.
+        y : array, shape (N,) or (N, 1)
+            Targets. A loader brings its own.
 
         Returns
         -------
         StudentLinearRegression
             The model itself.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not match, or a value or a feature is not finite.
         """
         self._weights.fit(x, y)
         return self
@@ -167,7 +177,10 @@ class StudentLinearRegression:
     def update(self, x, y=None):
         """Learn from more examples: the posterior is that of all of them at once.
 
-        Parameters are those of :meth:`BayesianLinearRegression.fit`.
+        Parameters
+        ----------
+        x, y
+            As in ``fit``.
 
         Returns
         -------
@@ -220,7 +233,9 @@ class StudentLinearRegression:
     def predict(self, x):
         """The distribution of a new observation at each input.
 
-        Parameters are those of :meth:`BayesianLinearRegression.predict`.
+        Parameters
+        ----------
+        x : array, shape (N, D) or (N,)
 
         Returns
         -------
