@@ -5,6 +5,9 @@ other method. A synthesis may call methods, and nothing imports it. Grading
 stands apart: it may import anything, and nothing outside imports it.
 """
 
+import subprocess
+import sys
+
 import pytest
 
 from tools import imports
@@ -197,3 +200,24 @@ def test_a_private_module_with_one_master_is_found(name, users):
     assert servants(house) == {f"uqhelpers.{name}"}
     house["uqhelpers.plots" if "." not in name else "uqhelpers.laplace.shared"] = code
     assert not servants(house)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "deep_ensembles.RegressionEnsemble(hidden=(), epochs=1, members=1).fit([[0.0], [1.0]], [0.0, 1.0])",
+        "mcmc.sample(lambda x: -(x**2).sum(), [[0.0]], 1, 1, mass='unit', progress=False)",
+    ],
+)
+def test_the_first_import_of_jax_leaves_numpys_global_generator_where_it_stood(call):
+    pytest.importorskip("jax")
+    code = f"""
+import numpy as np, sys
+from uqhelpers import deep_ensembles, mcmc
+assert "jax" not in sys.modules
+np.random.seed(0)
+{call}
+assert "jax" in sys.modules
+assert np.random.rand() == np.random.RandomState(0).rand()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

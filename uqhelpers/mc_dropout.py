@@ -70,10 +70,10 @@ def sample(model, inputs, passes=20, seed=0, masks="independent", batch_size=250
     ------
     ValueError
         If the model holds no dropout layer that runs when it predicts, or dropout
-        that is called as a function beside its layers; or if shared or paired masks are asked of a
-        network that cannot be traced, or in which dropout meets tokens or places
-        where it should meet inputs, or that has hooks on its dropout layers or
-        on what holds other layers.
+        that is called as a function beside its layers; or if shared or paired
+        masks are asked of a network that cannot be traced, or in which dropout
+        meets tokens or places where it should meet inputs, or that has hooks on
+        its dropout layers or on what holds other layers.
 
     References
     ----------

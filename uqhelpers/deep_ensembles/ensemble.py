@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_labels, as_number, as_real, as_whole
+from uqhelpers._jax import need_jax
 from uqhelpers.batches import join
 from uqhelpers.deep_ensembles.paths import as_positions
 from uqhelpers.features import power_of_two
@@ -264,15 +265,8 @@ class _Ensemble:
 
 
 def jax_part():
-    try:
-        return importlib.import_module("uqhelpers.deep_ensembles.jax_ground")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.split(".")[0] == "jax":
-            raise ModuleNotFoundError(
-                "jax: ensembles of small networks are trained in JAX; `pip install jax` brings it",
-                name=error.name,
-            ) from error
-        raise
+    need_jax("ensembles of small networks are trained")
+    return importlib.import_module("uqhelpers.deep_ensembles.jax_ground")
 
 
 def centre_and_scale(table):

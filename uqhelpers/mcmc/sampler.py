@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from uqhelpers._checks import as_choice, as_number, as_real, as_whole
+from uqhelpers._jax import need_jax
 from uqhelpers._progress import bar
 
 MASSES = ("diagonal", "unit")
@@ -416,12 +417,5 @@ def _nothing(position):
 
 def jax_part(name):
     """A module of this folder that needs JAX, imported when the first function needs it."""
-    try:
-        importlib.import_module("jax")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.split(".")[0] == "jax":
-            raise ModuleNotFoundError(
-                "jax: chains run in JAX; `pip install jax` brings it", name=error.name
-            ) from error
-        raise
+    need_jax("chains run")
     return importlib.import_module(f"uqhelpers.mcmc.{name}")
