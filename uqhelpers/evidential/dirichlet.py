@@ -59,8 +59,12 @@ def vacuity(alpha):
     classification uncertainty, eq. 1.
     """
     alpha = _as_concentrations(alpha)
+    return _vacuity(alpha.shape[1], alpha.sum(axis=1))
+
+
+def _vacuity(classes, strength):
     with np.errstate(over="ignore"):
-        return alpha.shape[1] / alpha.sum(axis=1)
+        return classes / strength
 
 
 def decompose(alpha):
@@ -89,7 +93,9 @@ def decompose(alpha):
     strength = alpha.sum(axis=1, keepdims=True)
     mean = alpha / strength
     total = predictive_entropy(mean)
-    aleatoric = (mean * (digamma(strength + 1) - digamma(alpha + 1))).sum(axis=1)
+    terms = digamma(alpha + 1)
+    np.subtract(digamma(strength + 1), terms, out=terms)  # in place: the tables are large
+    aleatoric = np.multiply(mean, terms, out=terms).sum(axis=1)
     aleatoric = np.clip(aleatoric, 0.0, total)  # rounding alone leaves the range
     return DirichletDecomposition(
         mean=mean,
@@ -98,7 +104,7 @@ def decompose(alpha):
         epistemic=total - aleatoric,
         confidence=mean.max(axis=1),
         alpha=alpha,
-        vacuity=vacuity(alpha),
+        vacuity=_vacuity(alpha.shape[1], strength[:, 0]),
     )
 
 
