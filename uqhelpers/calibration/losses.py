@@ -91,9 +91,8 @@ def _checked(outputs, targets):
     seen = outputs.detach()
     if not seen.numel():
         raise ValueError("outputs: expected at least one row of logits, got an empty batch")
-    if (
-        seen.ndim != 2 or targets.shape != seen.shape[:1]
-    ):  # gathering would take the first rows, and say nothing
+    # Gathering would take the first rows, and say nothing.
+    if seen.ndim != 2 or targets.shape != seen.shape[:1]:
         raise ValueError(
             f"targets: expected one label a row of logits, got shape {tuple(targets.shape)} beside logits of "
             f"shape {tuple(seen.shape)}"

@@ -28,7 +28,7 @@ SCORES = {
     "inputs": "how far the measurements lie from those that were learned from",
     "predictions": "the probability of the event",
     "misfit": "one minus the probability of what came",
-    "gap": "what came (0 or 1) minus its probability",
+    "gap": "what came (0 or 1) minus the probability of the event",
 }
 LABELLED = ("misfit", "gap")
 SIZES = {"harder patients": (0, np.inf), "another disease": (0, 1)}  # else from -1
