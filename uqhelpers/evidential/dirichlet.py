@@ -59,12 +59,8 @@ def vacuity(alpha):
     classification uncertainty, eq. 1.
     """
     alpha = _as_concentrations(alpha)
-    return _vacuity(alpha.shape[1], alpha.sum(axis=1))
-
-
-def _vacuity(classes, strength):
     with np.errstate(over="ignore"):
-        return classes / strength
+        return alpha.shape[1] / alpha.sum(axis=1)
 
 
 def decompose(alpha):
@@ -97,6 +93,8 @@ def decompose(alpha):
     np.subtract(digamma(strength + 1), terms, out=terms)  # in place: the tables are large
     aleatoric = np.multiply(mean, terms, out=terms).sum(axis=1)
     aleatoric = np.clip(aleatoric, 0.0, total)  # rounding alone leaves the range
+    with np.errstate(over="ignore"):
+        nothing_known = alpha.shape[1] / strength[:, 0]
     return DirichletDecomposition(
         mean=mean,
         total=total,
@@ -104,7 +102,7 @@ def decompose(alpha):
         epistemic=total - aleatoric,
         confidence=mean.max(axis=1),
         alpha=alpha,
-        vacuity=_vacuity(alpha.shape[1], strength[:, 0]),
+        vacuity=nothing_known,
     )
 
 

@@ -160,7 +160,7 @@ def weighted(log_probs, texts, groups, once=True, scaled=True, mean=False):
     points=3,
     hint="How often a text was drawn is in its probability already. And an entropy is an average by share.",
     forbids=("language_models.semantic_entropy",),
-    read="Break it: two formulas as they are found",
+    read="Break it: a formula as it is found",
 )
 def a_text_counts_once_and_a_meaning_by_its_share(learner, seed):
     case = drawn(seed)
